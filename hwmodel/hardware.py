@@ -1,0 +1,320 @@
+"""Chips as data: what they compute, hold, move and cost, every number with its source.
+
+How a chip executes is data too (`Execution`): tiles and waves, launch cost, static schedule, memory ramp. No code asks
+for a chip's name or kind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from hwmodel.spec import catalog, yamlfile
+from hwmodel.spec.errors import InputError
+from hwmodel.spec.number import Number
+from hwmodel.spec.schema import (
+    Bytes,
+    BytesPerSecond,
+    FlopsPerSecond,
+    Hertz,
+    JoulesPerByte,
+    Plain,
+    Seconds,
+    Sourced,
+    Spec,
+    SquareMillimetres,
+    Usd,
+    UsdPerHour,
+    Watts,
+    PerSecond,
+    build,
+    yaml_key,
+)
+
+Kind = Literal["gpu", "tpu", "sram_dataflow", "near_memory", "dataflow", "cpu", "accelerator"]
+Topology = Literal["switch", "all_to_all", "ring", "torus", "point_to_point"]
+
+
+class Peaks(Sourced):
+    """Dense peak rates of matrix products by operand type (one FMA counts two)."""
+
+    fp32_flops_per_s: FlopsPerSecond | None = None
+    tf32_flops_per_s: FlopsPerSecond | None = None
+    bf16_flops_per_s: FlopsPerSecond | None = None
+    fp16_flops_per_s: FlopsPerSecond | None = None
+    fp8_flops_per_s: FlopsPerSecond | None = None
+    int8_flops_per_s: FlopsPerSecond | None = None
+    mxfp8_flops_per_s: FlopsPerSecond | None = None
+    fp6_flops_per_s: FlopsPerSecond | None = None
+    int4_flops_per_s: FlopsPerSecond | None = None
+    nvfp4_flops_per_s: FlopsPerSecond | None = None
+    mxfp4_flops_per_s: FlopsPerSecond | None = None
+
+    def by_dtype(self) -> dict[str, Number]:
+        """Peak in FLOP/s of every dtype the chip multiplies natively."""
+        return {
+            yaml_key(name): value
+            for name in type(self).model_fields
+            if name.endswith("_flops_per_s") and (value := getattr(self, name)) is not None
+        }
+
+
+class MemoryTier(Sourced):
+    """One level of memory, seen from the compute units of one chip."""
+
+    tier: str
+    """Name of the tier: l2, sram, hbm, lpddr, ddr, cxl, ssd."""
+    capacity_bytes: Bytes
+    bandwidth_bytes_per_s: BytesPerSecond
+    latency_s: Seconds = Number(0.0)
+    cache: bool = False
+    """A cache holds copies: it speeds reuse and adds no capacity."""
+    efficiency: Plain | None = None
+    """Share of the bandwidth that a large transfer reaches; the chip's `efficiency.memory` when absent."""
+    energy_joules_per_byte: JoulesPerByte | None = None
+    usd_per_gb: Plain | None = None
+    """Price of the memory, dollars per decimal GB."""
+
+
+class Link(Sourced):
+    """A way out of the chip. Bandwidth is per direction and per chip."""
+
+    name: str
+    bandwidth_bytes_per_s: BytesPerSecond
+    latency_s: Seconds
+    """One message, one way, software included."""
+    domain: int = 2
+    """How many chips reach each other over this link."""
+    topology: Topology = "switch"
+    reduces: bool = False
+    """The switch adds and multicasts (NVLink SHARP): an all-reduce moves its bytes once."""
+    efficiency: Plain | None = None
+    """Share of the bandwidth a large transfer reaches; the chip's `efficiency.link` when absent."""
+
+
+class Efficiency(Sourced):
+    """Shares of the peaks that well-written kernels reach on large shapes."""
+
+    compute: Plain = Number(0.75, 0.55, 0.9, "assumption of the project", "estimated")
+    attention: Plain = Number(0.6, 0.4, 0.75, "assumption of the project", "estimated")
+    """Compute share in attention cores, where the softmax stands between two products."""
+    memory: Plain = Number(0.85, 0.75, 0.92, "assumption of the project", "estimated")
+    link: Plain = Number(0.8, 0.7, 0.92, "assumption of the project", "estimated")
+
+
+class Execution(Sourced):
+    """How the chip runs an op."""
+
+    cores: Plain
+    """Units that each work on one tile at a time: SMs, matrix engines, cores."""
+    tiles: tuple[tuple[int, int], ...] = ((128, 128),)
+    """Output tiles (rows, columns) a core can work on; the best one is taken."""
+    split_k: bool = True
+    """Whether several cores may share one output tile along the inner dimension."""
+    launch_s: Seconds
+    """Fixed cost of one op on the device: launch, fill, drain. A static schedule has its per-op cost here."""
+    ramp_s: Seconds = Number(0.0)
+    """Time until memory streams at full rate: bandwidth is halved for a transfer of bandwidth x ramp."""
+    step_s: Seconds = Number(0.0)
+    """Host work per step that the device waits for: scheduling, sampling, launch of the graph."""
+    vector_flops_per_s: FlopsPerSecond | None = None
+    exponentials_per_s: PerSecond | None = None
+    """Rate of exponentials, for the softmax."""
+    overlapped_collectives: bool = False
+    """Communication is hidden behind compute by the schedule (static dataflow)."""
+
+
+class Power(Sourced):
+    """Electrical power of one chip."""
+
+    tdp_watts: Watts | None = None
+    idle_watts: Watts | None = None
+
+
+class Price(Sourced):
+    """What one chip costs."""
+
+    purchase_usd: Usd | None = None
+    rental_usd_per_hour: UsdPerHour | None = None
+
+
+class Chip(Sourced):
+    """One accelerator, as its YAML file describes it."""
+
+    name: str
+    title: str = ""
+    vendor: str = ""
+    kind: Kind
+    """How people call this class of chip; nothing is computed from it."""
+    released: str = ""
+    process: str = ""
+    area_mm2: SquareMillimetres | None = None
+    clock_hz: Hertz | None = None
+    notes: str = ""
+    unpublished: tuple[str, ...] = ()
+    """What no one has published; the file then carries an estimate with a range."""
+    peaks: Peaks
+    memory: tuple[MemoryTier, ...]
+    """Fastest tier first."""
+    links: tuple[Link, ...] = ()
+    """Widest first: the scale-up link, then the scale-out link, then the host link."""
+    execution: Execution
+    efficiency: Efficiency = Efficiency()
+    power: Power = Power()
+    price: Price = Price()
+    sources: dict[str, str] = {}
+    """Short names for sources that numbers refer to, with the URL and date of each."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> Chip:
+        if not self.peaks.by_dtype():
+            raise ValueError("peaks: needs at least one dtype, such as 'bf16: 989.4 TFLOP/s'")
+        if not any(not tier.cache for tier in self.memory):
+            raise ValueError("memory: needs at least one tier that is not a cache")
+        names = [tier.tier for tier in self.memory]
+        if len(set(names)) < len(names):
+            raise ValueError(f"memory: tiers need different names, got {', '.join(names)}")
+        for path, number in numbers_of(self):
+            if number <= 0 and path.rpartition(".")[2] in _POSITIVE:
+                raise ValueError(f"{path} must be more than zero")
+            if path.startswith("efficiency.") and number > 1:
+                raise ValueError(f"{path} is a share of the peak, at most 1")
+        return self
+
+    def tier(self, name: str) -> MemoryTier:
+        """The memory tier of that name."""
+        for tier in self.memory:
+            if tier.tier == name:
+                return tier
+        raise InputError(f"chip {self.name} has no memory tier '{name}' (it has {', '.join(self.tier_names())})")
+
+    def tier_names(self) -> list[str]:
+        """Names of the tiers, fastest first."""
+        return [tier.tier for tier in self.memory]
+
+    @property
+    def main(self) -> MemoryTier:
+        """The tier that holds weights and KV cache unless the plan says otherwise: the fastest that is no cache."""
+        return next(tier for tier in self.memory if not tier.cache)
+
+    def link(self, name: str) -> Link:
+        """The link of that name."""
+        for link in self.links:
+            if link.name == name:
+                return link
+        known = ", ".join(link.name for link in self.links) or "none"
+        raise InputError(f"chip {self.name} has no link '{name}' (it has {known})")
+
+    def numbers(self) -> list[tuple[str, Number]]:
+        """Every number of the chip with its dotted path in the YAML."""
+        return numbers_of(self)
+
+
+_POSITIVE = frozenset({"capacity", "bandwidth", "cores", "compute", "attention", "memory", "link"}) | {
+    yaml_key(name) for name in Peaks.model_fields if name.endswith("_flops_per_s")
+}
+
+
+def numbers_of(spec: Spec, prefix: str = "") -> list[tuple[str, Number]]:
+    """Every `Number` inside a spec with its dotted YAML path; list items that are named go by name."""
+    found: list[tuple[str, Number]] = []
+    for name in type(spec).model_fields:
+        value = getattr(spec, name)
+        path = f"{prefix}{yaml_key(name)}"
+        if isinstance(value, Number):
+            found.append((path, value))
+        elif isinstance(value, Spec):
+            found += numbers_of(value, f"{path}.")
+        elif isinstance(value, tuple):
+            for index, item in enumerate(value):
+                if isinstance(item, Spec):
+                    label = getattr(item, "tier", None) or getattr(item, "name", None) or str(index)
+                    found += numbers_of(item, f"{path}.{label}.")
+    return found
+
+
+def with_number(chip: Chip, path: str, value: float) -> Chip:
+    """The chip with one number replaced, by its dotted path as `Chip.numbers` gives it."""
+    replaced = _with(chip, path.split("."), value)
+    if replaced is None:
+        raise InputError(f"chip {chip.name} has no number '{path}'")
+    return replaced
+
+
+def _with(spec: Any, parts: list[str], value: float) -> Any:
+    for name in type(spec).model_fields:
+        if yaml_key(name) != parts[0]:
+            continue
+        old = getattr(spec, name)
+        new: Any = None
+        if isinstance(old, Number) and len(parts) == 1:
+            new = old.at(value)
+        elif isinstance(old, Spec) and len(parts) > 1:
+            new = _with(old, parts[1:], value)
+        elif isinstance(old, tuple) and len(parts) > 2:
+            items = list(old)
+            for index, item in enumerate(items):
+                label = getattr(item, "tier", None) or getattr(item, "name", None) or str(index)
+                if parts[1] in (label, str(index)):
+                    items[index] = _with(item, parts[2:], value)
+                    new = tuple(items) if items[index] is not None else None
+                    break
+        return None if new is None else spec.model_copy(update={name: new})
+    return None
+
+
+def load_chip(name: str) -> Chip:
+    """A chip by name (chips/ here, then shipped) or path; a file may say ``extends: OTHER`` and state only differences.
+
+    Raises
+    ------
+    InputError
+        With every problem of the file, each with line and column.
+    """
+    return chip_from(yamlfile.load(catalog.find("chips", name)))
+
+
+def chip_from(document: yamlfile.Document, value: Any = None, at: yamlfile.Path_ = ()) -> Chip:
+    """A chip from a parsed document (or from the part of it at a path)."""
+    raw = document.value if value is None else value
+    seen = [document.file]
+    chain = [raw]
+    while isinstance(raw, dict) and "extends" in raw:
+        base = raw["extends"]
+        if not isinstance(base, str):
+            raise InputError(document.problem((*at, "extends"), "expected the name or path of a chip"))
+        path = catalog.find("chips", _beside(base, seen[-1]))
+        if str(path) in seen or len(seen) > 8:
+            raise InputError(document.problem((*at, "extends"), f"'{base}' leads back to this file"))
+        seen.append(str(path))
+        raw = yamlfile.load(path).value
+        chain.append(raw)
+    merged = chain[-1]
+    for layer in reversed(chain[:-1]):
+        merged = _merged(merged, {key: item for key, item in layer.items() if key != "extends"})
+    if isinstance(merged, dict) and "name" not in merged:
+        merged = {**merged, "name": Path(document.file).stem}
+    return build(Chip, document, merged, at)
+
+
+def _beside(name: str, file: str) -> str:
+    """A relative path in `extends` is relative to the file that says it."""
+    return str(Path(file).parent / name) if catalog.is_path(name) and not Path(name).is_absolute() else name
+
+
+def _merged(base: Any, layer: Any) -> Any:
+    """`layer` over `base`: mappings key by key, lists of named items name by name, everything else replaced."""
+    if isinstance(base, dict) and isinstance(layer, dict):
+        if "value" in layer or "value" in base:
+            return layer
+        return {**base, **{key: _merged(base.get(key), item) for key, item in layer.items()}}
+    if isinstance(base, list) and isinstance(layer, list):
+        key = next((k for k in ("tier", "name") if all(isinstance(i, dict) and k in i for i in base + layer)), None)
+        if key is None:
+            return layer
+        over = {item[key]: item for item in layer}
+        known = {item[key] for item in base}
+        return [_merged(item, over.get(item[key], {})) for item in base] + [i for i in layer if i[key] not in known]
+    return base if layer is None else layer

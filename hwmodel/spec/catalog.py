@@ -1,0 +1,68 @@
+"""From a name to a file: the current folder first, then what ships with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from hwmodel.spec.errors import InputError, Problem, did_you_mean
+
+SUFFIXES = (".yaml", ".yml", ".json")
+_ROOMS = ("chips", "graphs", "scenarios")
+notes: list[Callable[[str], None]] = []
+"""Called with a sentence when a shipped name is shadowed; the command line prints it."""
+
+
+@cache
+def shipped(room: str) -> Path:
+    """The folder of shipped files of a room: inside an installed wheel, or in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "data" / room
+    return installed if installed.is_dir() else package.parent / room
+
+
+def names(room: str) -> list[str]:
+    """Every name that `find` would accept, shadowed ones once."""
+    found: set[str] = set()
+    for folder in (Path(room), shipped(room)):
+        if folder.is_dir():
+            found |= {path.stem for path in folder.iterdir() if path.suffix in SUFFIXES[:2]}
+    return sorted(found)
+
+
+def is_path(name: str) -> bool:
+    """Whether a NAME is meant as a path: it has a slash or a known suffix."""
+    return "/" in name or "\\" in name or name.endswith(SUFFIXES)
+
+
+def find(room: str, name: str) -> Path:
+    """The file of `name` in chips/, graphs/ or scenarios/, or `name` itself when it is a path.
+
+    Raises
+    ------
+    InputError
+        When there is none, with the nearest known names.
+    """
+    assert room in _ROOMS
+    kind = room.removesuffix("s")
+    if not name or "\0" in name or len(name) > 1000:
+        raise InputError(f"{kind}: expected a name or a path, got {name[:60]!r}")
+    if is_path(name):
+        path = Path(name)
+        if not path.exists():
+            raise InputError(Problem(f"no such file ({kind})", file=name))
+        return path
+    local, packaged = (_in(folder, name) for folder in (Path(room), shipped(room)))
+    if local is not None and packaged is not None and local.resolve() != packaged.resolve():
+        for note in notes:
+            note(f"{local} is used; it shadows the shipped {kind} '{name}'")
+    found = local or packaged
+    if found is None:
+        hint = did_you_mean(name, names(room)) or f" ('hwmodel {'models' if room == 'graphs' else room}' lists them)"
+        raise InputError(f"no {'model' if room == 'graphs' else kind} named '{name}'{hint}")
+    return found
+
+
+def _in(folder: Path, name: str) -> Path | None:
+    return next((path for suffix in SUFFIXES[:2] if (path := folder / f"{name}{suffix}").is_file()), None)

@@ -1,0 +1,182 @@
+"""The base of every typed file: fields in, all problems out, each with its place and the nearest right thing.
+
+A field's unit suffix is its declaration: ``bandwidth_bytes_per_s`` is written ``bandwidth: 3.35 TB/s`` in YAML.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Annotated, Any, TypeVar, Union
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from hwmodel.spec import units
+from hwmodel.spec.errors import InputError, Problem, did_you_mean
+from hwmodel.spec.number import Number, Status, Unit
+from hwmodel.spec.yamlfile import Document, Path_
+
+Bytes = Annotated[Number, Unit("bytes")]
+BytesPerSecond = Annotated[Number, Unit("bytes_per_s")]
+FlopsPerSecond = Annotated[Number, Unit("flops_per_s")]
+PerSecond = Annotated[Number, Unit("per_s")]
+Seconds = Annotated[Number, Unit("s")]
+Hertz = Annotated[Number, Unit("hz")]
+Watts = Annotated[Number, Unit("watts")]
+JoulesPerByte = Annotated[Number, Unit("joules_per_byte")]
+JoulesPerFlop = Annotated[Number, Unit("joules_per_flop")]
+Usd = Annotated[Number, Unit("usd")]
+UsdPerHour = Annotated[Number, Unit("usd_per_hour")]
+SquareMillimetres = Annotated[Number, Unit("mm2")]
+Plain = Annotated[Number, Unit("number")]
+"""A dimensionless number with provenance; per cent are understood."""
+
+SUFFIXES = tuple(sorted((f"_{name}" for name in units.UNITS if name != "number"), key=len, reverse=True))
+
+
+def yaml_key(name: str) -> str:
+    """``bandwidth_bytes_per_s`` as ``bandwidth``."""
+    return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
+
+
+class Spec(BaseModel):
+    """A frozen typed block of a file; its fields are its schema, its documentation and its error messages."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=yaml_key, use_attribute_docstrings=True, populate_by_name=True
+    )
+
+
+class Sourced(Spec):
+    """A block whose `source` and `status` hold for every number in it that does not state its own."""
+
+    source: str | None = None
+    """Where the numbers of this block come from: URL or paper, date."""
+    status: Status | None = None
+    """How sure they are: published, derived, estimated or measured."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pass_down(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict):
+            return raw
+        given = {key: raw[key] for key in ("source", "status") if isinstance(raw.get(key), str)}
+        return {
+            key: _passed(value, given, _is_quantity(cls, key)) if key not in given else value
+            for key, value in raw.items()
+        }
+
+
+def _is_quantity(model: type[BaseModel], key: str) -> bool:
+    return any(
+        yaml_key(name) == key and any(isinstance(part, Unit) for part in _parts(field.annotation, field.metadata))
+        for name, field in model.model_fields.items()
+    )
+
+
+def _parts(annotation: Any, metadata: list[Any]) -> list[Any]:
+    parts = list(metadata)
+    for inner in typing.get_args(annotation):
+        parts += _parts(inner, []) if typing.get_origin(inner) is not None else [inner]
+    return parts
+
+
+def _passed(value: Any, given: dict[str, str], quantity: bool) -> Any:
+    if quantity and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return {"value": value, **given}
+    if isinstance(value, dict):
+        return {**given, **value}
+    if isinstance(value, list):
+        return [{**given, **item} if isinstance(item, dict) else item for item in value]
+    return value
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def build(model: type[Model], document: Document, value: Any = None, at: Path_ = ()) -> Model:
+    """Build `model` from a document's value, or raise one `InputError` with every problem in it.
+
+    Parameters
+    ----------
+    value
+        The part to read; the whole document when None.
+    at
+        The path of that part in the document, for the places in messages.
+    """
+    raw = document.value if value is None and not at else value
+    if not isinstance(raw, dict):
+        got = "nothing" if raw is None else f"a {type(raw).__name__}"
+        raise InputError(document.problem(at, f"expected a mapping of keys to values, got {got}"))
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise InputError(problems_of(error, model, document, at)) from None
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], document: Document, at: Path_) -> list[Problem]:
+    """Pydantic's errors in the house's words, located in the document."""
+    problems = []
+    for item in error.errors(include_url=False):
+        path = (*at, *item["loc"])
+        kind = item["type"]
+        if kind == "extra_forbidden":
+            known = [yaml_key(name) for name in (_model_at(model, item["loc"][:-1]) or model).model_fields]
+            message = f"unknown key '{str(item['loc'][-1])[:60]}'{did_you_mean(item['loc'][-1], known)}"
+            problems.append(document.problem(path[:-1] + (str(path[-1]),), message, at_key=True))
+        elif kind == "missing":
+            problems.append(document.problem(path[:-1], f"missing key '{path[-1]}'"))
+        else:
+            problems.append(document.problem(path, _message(item, kind)))
+    return problems
+
+
+def _message(item: Any, kind: str) -> str:
+    text = str(item["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    if kind == "value_error":
+        return text
+    got = repr(item.get("input"))
+    got = got if len(got) <= 60 else got[:57] + "..."
+    if kind == "literal_error":
+        words = [word.strip().strip("'") for word in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
+        return f"{got} is not one of {', '.join(words)}{_near(item.get('input'), words)}"
+    return f"{text[:1].lower()}{text[1:]}, got {got}"
+
+
+def _near(word: object, words: list[str]) -> str:
+    hint = did_you_mean(word, words)
+    return hint if "did you mean" in hint else ""
+
+
+def _model_at(model: Any, loc: tuple[str | int, ...]) -> type[BaseModel] | None:
+    """The model class that `loc` leads to, through lists, dicts and optionals."""
+    for part in loc:
+        model = _step(model, part)
+        if model is None:
+            return None
+    return _model_in(model)
+
+
+def _step(annotation: Any, part: str | int) -> Any:
+    model = _model_in(annotation)
+    if model is not None and isinstance(part, str):
+        for name, field in model.model_fields.items():
+            if part in (name, yaml_key(name)):
+                return field.annotation
+    origin = typing.get_origin(annotation)
+    if origin in (Union, types.UnionType, Annotated):
+        for inner in typing.get_args(annotation):
+            found = _step(inner, part)
+            if found is not None:
+                return found
+        return None
+    arguments = typing.get_args(annotation)
+    return arguments[-1 if origin is dict else 0] if arguments else None
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if typing.get_origin(annotation) in (Union, types.UnionType, Annotated):
+        return next((found for inner in typing.get_args(annotation) if (found := _model_in(inner))), None)
+    return None

@@ -1,0 +1,246 @@
+"""YAML and JSON text to plain values, with the place of every value.
+
+The only file that imports yaml. Nothing in a file is executed: values are built from the parser's events, anchors and
+aliases are refused (they allow exponential blow-up), and size and depth are bounded. Scalars follow YAML 1.2: ``1e12``
+is a number, ``off`` and ``12:30`` are strings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hwmodel.spec.errors import InputError, Problem
+
+MAX_BYTES = 4_000_000
+MAX_DEPTH = 60
+MAX_NODES = 400_000
+
+Path_ = tuple[str | int, ...]
+_INT = re.compile(r"[-+]?\d[\d_]*")
+_FLOAT = re.compile(r"[-+]?(\d[\d_]*)?\.?\d+([eE][-+]?\d+)?|[-+]?\d[\d_]*\.([eE][-+]?\d+)?")
+_WORDS: dict[str, Any] = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+    ".nan": float("nan"), ".NaN": float("nan"), "NaN": float("nan"),
+    ".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"), "Infinity": float("inf"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Document:
+    """The value of a file and where each part of it stands."""
+
+    file: str
+    value: Any
+    marks: dict[Path_, tuple[int, int]] = field(repr=False)
+    """Path to 1-based (line, column)."""
+    lines: tuple[str, ...] = field(repr=False)
+
+    def problem(self, path: Path_, message: str, *, at_key: bool = False) -> Problem:
+        """A problem at `path`, placed on the nearest known ancestor when the path itself is not in the text."""
+        spot: Path_ = path
+        while spot and spot not in self.marks:
+            spot = spot[:-1]
+        mark = self.marks.get((*spot, "\0key") if at_key and (*spot, "\0key") in self.marks else spot)
+        if mark is None:
+            return Problem(message, dotted(path), self.file)
+        line, column = mark
+        excerpt = self.lines[line - 1] if line <= len(self.lines) else ""
+        return Problem(message, dotted(path), self.file, line, column, excerpt)
+
+
+def dotted(path: Path_) -> str:
+    """``('memory', 0, 'bandwidth')`` as ``memory[0].bandwidth``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
+    return text
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, or an `InputError` that says why not (missing, a folder, too large, not UTF-8)."""
+    shown = str(path)
+    try:
+        if path.is_dir():
+            raise InputError(Problem("is a folder, expected a file", file=shown))
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(Problem(f"is {size:,} bytes; files over {MAX_BYTES:,} bytes are not read", file=shown))
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(Problem(f"cannot be read: {reason}", file=shown[:200])) from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(Problem(f"byte {error.start} is not UTF-8 text", "", shown, line, 1)) from None
+
+
+def load(path: Path) -> Document:
+    """Read a YAML or JSON file (by its suffix)."""
+    text = read_text(path)
+    return parse_json(text, str(path)) if path.suffix == ".json" else parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, file: str) -> Document:
+    """Parse one YAML document."""
+    builder = _Builder(file, tuple(text.splitlines()))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            builder.feed(event)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        context = getattr(error, "context", None)
+        message = f"not valid YAML: {what}" + (f" {context}" if context else "")
+        raise InputError(builder.problem_at(mark, message)) from None
+    if builder.problems:
+        raise InputError(builder.problems)
+    return Document(file, builder.root, builder.marks, builder.lines)
+
+
+def parse_json(text: str, file: str) -> Document:
+    """Parse JSON (with bare NaN and Infinity, as Python writes it); places are found only when an error needs them."""
+    lines = tuple(text.splitlines())
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise InputError(Problem(f"key '{twice[:60]}' is given twice in one object", file=file))
+        return value
+
+    try:
+        value = json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        excerpt = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
+        message = f"not valid JSON: {error.msg}"
+        raise InputError(Problem(message, "", file, error.lineno, error.colno, excerpt)) from None
+    except RecursionError:
+        raise InputError(Problem("is nested too deeply", file=file)) from None
+    except ValueError as error:  # an integer of thousands of digits
+        raise InputError(Problem(f"not usable JSON: {error}", file=file)) from None
+    marks = {path: (line, 1) for path, line in _json_lines(value, lines).items()}
+    return Document(file, value, marks, lines)
+
+
+def _json_lines(value: Any, lines: tuple[str, ...]) -> dict[Path_, int]:
+    """Line of each top-level (and second-level) key, found by its quoted name: enough to point an error at."""
+    places: dict[Path_, int] = {}
+    if not isinstance(value, dict):
+        return places
+    first: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        for key in re.findall(r'"([^"\\]{1,80})"\s*:', line):
+            first.setdefault(key, number)
+    for key, inner in value.items():
+        if key in first:
+            places[(key,)] = first[key]
+        if isinstance(inner, dict):
+            places.update({(key, name): first[name] for name in inner if name in first})
+    return places
+
+
+class _Builder:
+    """Builds plain values from YAML events, iteratively, noting the place of each."""
+
+    def __init__(self, file: str, lines: tuple[str, ...]) -> None:
+        self.file, self.lines = file, lines
+        self.root: Any = None
+        self.marks: dict[Path_, tuple[int, int]] = {}
+        self.problems: list[Problem] = []
+        self._stack: list[tuple[Any, Path_]] = []
+        self._key: list[Any] = []
+        self._documents = self._nodes = 0
+
+    def problem_at(self, mark: Any, message: str, path: Path_ = ()) -> Problem:
+        """A problem at a parser's mark."""
+        if mark is None:
+            return Problem(message, dotted(path), self.file)
+        line = mark.line + 1
+        excerpt = self.lines[mark.line] if mark.line < len(self.lines) else ""
+        return Problem(message, dotted(path), self.file, line, mark.column + 1, excerpt)
+
+    def feed(self, event: Any) -> None:
+        """Take the next event of the stream."""
+        if isinstance(event, yaml.events.AliasEvent) or getattr(event, "anchor", None):
+            raise InputError(self.problem_at(event.start_mark, "anchors and aliases are not read; write the value out"))
+        if isinstance(event, yaml.events.DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                raise InputError(self.problem_at(event.start_mark, "a second document ('---'); one per file is read"))
+        elif isinstance(event, yaml.events.ScalarEvent):
+            tag = event.tag
+            if tag is not None and tag not in ("!", "tag:yaml.org,2002:str"):
+                raise InputError(self.problem_at(event.start_mark, f"tags such as '{tag[:40]}' are not read"))
+            plain = event.implicit[0] and event.style is None
+            self._place(_scalar(event.value) if plain else event.value, event)
+        elif isinstance(event, yaml.events.MappingStartEvent | yaml.events.SequenceStartEvent):
+            if event.tag is not None:
+                raise InputError(self.problem_at(event.start_mark, f"tags such as '{event.tag[:40]}' are not read"))
+            container: Any = {} if isinstance(event, yaml.events.MappingStartEvent) else []
+            path = self._place(container, event)
+            if len(self._stack) >= MAX_DEPTH:
+                raise InputError(self.problem_at(event.start_mark, f"is nested more than {MAX_DEPTH} deep"))
+            self._stack.append((container, path))
+            self._key.append(_NONE)
+        elif isinstance(event, yaml.events.MappingEndEvent | yaml.events.SequenceEndEvent):
+            self._stack.pop()
+            self._key.pop()
+
+    def _place(self, value: Any, event: Any) -> Path_:
+        """Put a finished value (or an opened container) where it belongs; return its path."""
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise InputError(self.problem_at(event.start_mark, f"more than {MAX_NODES:,} values"))
+        mark = (event.start_mark.line + 1, event.start_mark.column + 1)
+        if not self._stack:
+            self.root = value
+            self.marks[()] = mark
+            return ()
+        parent, path = self._stack[-1]
+        if isinstance(parent, list):
+            parent.append(value)
+            path = (*path, len(parent) - 1)
+            self.marks[path] = mark
+            return path
+        if self._key[-1] is _NONE:
+            if isinstance(value, dict | list):
+                raise InputError(self.problem_at(event.start_mark, "a key must be a plain word", path))
+            key = event.value if not isinstance(value, str) else value
+            if key in parent:
+                first = self.marks[(*path, key, "\0key")][0]
+                message = f"key '{key[:60]}' is given twice (first on line {first})"
+                self.problems.append(self.problem_at(event.start_mark, message, path))
+            self.marks[(*path, key, "\0key")] = mark
+            self._key[-1] = key
+            return path
+        key = self._key[-1]
+        self._key[-1] = _NONE
+        parent[key] = value
+        path = (*path, key)
+        self.marks[path] = mark
+        return path
+
+
+_NONE = object()
+
+
+def _scalar(text: str) -> Any:
+    """YAML 1.2 core schema of a plain scalar."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text) and len(text) < 40:
+        return int(text.replace("_", ""))
+    if _FLOAT.fullmatch(text) and len(text) < 40:
+        return float(text.replace("_", ""))
+    return text
