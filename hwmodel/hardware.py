@@ -20,6 +20,7 @@ from hwmodel.spec.schema import (
     FlopsPerSecond,
     Hertz,
     JoulesPerByte,
+    PerSecond,
     Plain,
     Seconds,
     Sourced,
@@ -28,7 +29,6 @@ from hwmodel.spec.schema import (
     Usd,
     UsdPerHour,
     Watts,
-    PerSecond,
     build,
     yaml_key,
 )
@@ -68,7 +68,8 @@ class MemoryTier(Sourced):
     """Name of the tier: l2, sram, hbm, lpddr, ddr, cxl, ssd."""
     capacity_bytes: Bytes
     bandwidth_bytes_per_s: BytesPerSecond
-    latency_s: Seconds = Number(0.0)
+    latency_s: Seconds | None = None
+    """Time of one dependent access."""
     cache: bool = False
     """A cache holds copies: it speeds reuse and adds no capacity."""
     efficiency: Plain | None = None
@@ -115,9 +116,9 @@ class Execution(Sourced):
     """Whether several cores may share one output tile along the inner dimension."""
     launch_s: Seconds
     """Fixed cost of one op on the device: launch, fill, drain. A static schedule has its per-op cost here."""
-    ramp_s: Seconds = Number(0.0)
+    ramp_s: Seconds | None = None
     """Time until memory streams at full rate: bandwidth is halved for a transfer of bandwidth x ramp."""
-    step_s: Seconds = Number(0.0)
+    step_s: Seconds | None = None
     """Host work per step that the device waits for: scheduling, sampling, launch of the graph."""
     vector_flops_per_s: FlopsPerSecond | None = None
     exponentials_per_s: PerSecond | None = None

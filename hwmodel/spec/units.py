@@ -98,7 +98,9 @@ def parse(value: object, dimension: str) -> float:
     number, unit = match.groups()
     if unit not in UNITS[dimension]:
         raise ValueError(_unit_problem(value, unit, dimension))
-    return _checked(float(number.replace("_", "")) * UNITS[dimension][unit], value)
+    scale, plain = UNITS[dimension][unit], float(number.replace("_", ""))
+    # dividing by 1e6 rather than multiplying by 1e-6 keeps '5 us' at 5e-06
+    return _checked(plain / round(1 / scale) if scale < 1 and (1 / scale).is_integer() else plain * scale, value)
 
 
 def show(value: float, dimension: str, digits: int = 4) -> str:
