@@ -1,0 +1,125 @@
+"""A model as the rest of the program sees it: layers of blocks, and the weights around them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hwmodel.model.block import Block, Weight
+from hwmodel.model.dtypes import Format
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One transformer layer: a token mixer, a feed-forward part, and the norms and scalars around them."""
+
+    attention: Block | None
+    """None for a layer that has only a feed-forward part."""
+    ffn: Block | None
+    extra: tuple[Weight, ...] = ()
+    """Norms, per-layer scalars, per-layer embeddings, hyper-connections."""
+
+    def weights(self, hidden: int) -> tuple[Weight, ...]:
+        """Every stored tensor of the layer."""
+        parts = [block.weights(hidden) for block in (self.attention, self.ffn) if block is not None]
+        return tuple(weight for part in parts for weight in part) + self.extra
+
+    @property
+    def kind(self) -> str:
+        """Short name for reports: ``mla+moe``."""
+        return "+".join(block.kind for block in (self.attention, self.ffn) if block is not None)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Modules whose full name matches get `format`."""
+
+    pattern: str
+    """Regular expression, searched in the module's full name, ``model.layers.3.self_attn.q_proj``."""
+    format: Format
+
+    def matches(self, module: str) -> bool:
+        """Whether the rule speaks about that module."""
+        return re.search(self.pattern, module) is not None
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """How a checkpoint stores its matrices: the first matching rule wins, else `default`."""
+
+    default: Format
+    """Of matrices that no rule names."""
+    rules: tuple[Rule, ...] = ()
+    wide: Format | None = None
+    """Of everything that is not a matrix of a linear layer; bf16 when None."""
+    name: str = ""
+    """As people call it: ``fp8_block``, ``nvfp4``, ``mixed``."""
+
+    def format_of(self, module: str) -> Format:
+        """The stored format of a matrix by its full name."""
+        return next((rule.format for rule in self.rules if rule.matches(module)), self.default)
+
+
+@dataclass(frozen=True)
+class Mtp:
+    """Multi-token-prediction modules: in the checkpoint, outside the totals."""
+
+    layers: tuple[Layer, ...]
+    extra: tuple[Weight, ...] = ()
+    """Projections and norms of all modules together."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A decoder's architecture. Immutable; counts are in `hwmodel.model.counts`."""
+
+    name: str
+    hidden: int
+    vocab: int
+    kinds: tuple[Layer, ...]
+    """The distinct layers."""
+    sequence: tuple[int, ...]
+    """For each layer from the bottom up, which of `kinds` it is."""
+    quantization: Quantization
+    dtype: Format
+    """Of activations, and of weights that are not quantised."""
+    tied: bool
+    """The head is the input embedding's table."""
+    embeddings: tuple[Weight, ...] = ()
+    """Token table, learned positions, tables read by row (used = 0); projections of the embedding if any."""
+    head: tuple[Weight, ...] = ()
+    """Output matrix (empty when tied) and biases."""
+    final: tuple[Weight, ...] = ()
+    """Final norm and whatever else stands once behind the layers."""
+    mtp: Mtp | None = None
+    vision_params: int = 0
+    kv_dtype: Format | None = None
+    """The checkpoint's own KV format (hf_quant); None when it states none."""
+    max_context: int = 0
+    source: str = ""
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    prefix: str = "model.layers"
+    """How checkpoints name the list of layers, for quantisation rules."""
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """How often each of `kinds` occurs."""
+        tally = Counter(self.sequence)
+        return tuple(tally[index] for index in range(len(self.kinds)))
+
+    def layers(self) -> Iterator[Layer]:
+        """All layers from the bottom up."""
+        return (self.kinds[index] for index in self.sequence)
+
+    def runs(self) -> list[tuple[int, int]]:
+        """The sequence run-length encoded: (kind index, repeats)."""
+        runs: list[tuple[int, int]] = []
+        for index in self.sequence:
+            if runs and runs[-1][0] == index:
+                runs[-1] = (index, runs[-1][1] + 1)
+            else:
+                runs.append((index, 1))
+        return runs
