@@ -7,14 +7,20 @@ it known under its `kind`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from hwmodel.spec.errors import InternalError
+from pydantic import Field
+
+from hwmodel.spec.errors import InputError, InternalError, did_you_mean
 from hwmodel.spec.schema import Spec
 
 if TYPE_CHECKING:
     from hwmodel.graph import Lowering
 
+Size = Annotated[int, Field(ge=1, le=10_000_000)]
+"""A width or a number of heads, experts or tokens: at least one."""
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+"""The same, and 0 for absent."""
 Role = Literal["attention", "ffn", "experts", "shared", "router", "norm", "embedding", "head", "other"]
 
 
@@ -91,3 +97,27 @@ class Block(Spec):
     def lower(self, into: Lowering) -> None:
         """Emit the block's ops."""
         raise NotImplementedError
+
+
+def make_block(kind: str, **fields: Any) -> Block:
+    """The block of that kind with those fields.
+
+    Raises
+    ------
+    InputError
+        For a kind that no file in lower/ defines.
+    """
+    return block_class(kind)(**fields)
+
+
+def block_class(kind: str) -> type[Block]:
+    """The class of a block kind, or an `InputError` that names the nearest known one."""
+    found = Block.kinds.get(kind)
+    if found is None:
+        raise InputError(f"unknown block kind '{str(kind)[:60]}'{did_you_mean(kind, Block.kinds)}")
+    return found
+
+
+def module(*parts: str) -> str:
+    """Module names joined by dots, the empty ones left out."""
+    return ".".join(part for part in parts if part)

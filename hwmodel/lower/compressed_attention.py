@@ -1,0 +1,104 @@
+"""DeepSeek-V4's attention: one narrow head is key and value, old tokens are pooled `ratio` to one, then picked."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from hwmodel.model.block import Block, Cache, Count, Size, Weight, module
+
+
+class CompressedAttention(Block):
+    """A sliding window over single tokens beside a cache of tokens pooled `ratio` to one (0: the window alone)."""
+
+    kind: ClassVar[str] = "compressed_attention"
+    part: ClassVar[Literal["attention", "ffn"]] = "attention"
+
+    heads: Size
+    """Query heads; there is one key-value head."""
+    head_dim: Size
+    """Width of a query head and of the one latent that is both key and value."""
+    rope_dim: Count
+    """Columns of the latent that are rotated."""
+    q_lora_rank: Size
+    """Rank of the query projection."""
+    o_groups: Size
+    """Groups of heads whose outputs are projected apart."""
+    o_lora_rank: Size
+    """Width each group is projected to, before the joint output projection."""
+    window: Size
+    """Tokens kept one by one."""
+    ratio: Count = 0
+    """Tokens pooled into one entry of the growing cache; 0 for no such cache."""
+    overlap: bool = False
+    """Pools overlap by half: twice as wide a compressor (the small ratio)."""
+    index_heads: Count = 0
+    """Heads of the indexer over pooled entries; 0 for attention to all of them."""
+    index_head_dim: Count = 0
+    """Width of the indexer's pooled key."""
+    index_topk: Count = 0
+    """Pooled entries a query attends to."""
+    module: str = "attn"
+    """Name in checkpoints."""
+
+    @model_validator(mode="after")
+    def _groups_divide(self) -> CompressedAttention:
+        if self.heads % self.o_groups:
+            raise ValueError(f"{self.heads} heads are not a multiple of {self.o_groups} o_groups")
+        return self
+
+    @property
+    def has_indexer(self) -> bool:
+        """Whether pooled entries are picked by an indexer."""
+        return self.ratio > 0 and self.index_heads > 0
+
+    def weights(self, hidden: int) -> tuple[Weight, ...]:
+        """Projections, norms, sinks, compressor and indexer."""
+        wide = self.heads * self.head_dim
+        found = [
+            self._matrix("wq_a", self.q_lora_rank, hidden),
+            self._vector("q_norm", self.q_lora_rank, norm=True),
+            self._matrix("wq_b", wide, self.q_lora_rank),
+            self._matrix("wkv", self.head_dim, hidden),
+            self._vector("kv_norm", self.head_dim, norm=True),
+            Weight(module(self.module, "wo_a"), self.o_groups * self.o_lora_rank, wide // self.o_groups,
+                   role="attention"),
+            self._matrix("wo_b", hidden, self.o_groups * self.o_lora_rank),
+            self._vector("attn_sink", self.heads),
+        ]  # fmt: skip
+        if self.ratio:
+            found += self._compressor("compressor", self.head_dim, hidden)
+        if self.has_indexer:
+            found.append(self._matrix("indexer.wq_b", self.index_heads * self.index_head_dim, self.q_lora_rank))
+            found.append(Weight(module(self.module, "indexer.weights_proj"), self.index_heads, hidden,
+                                role="attention", matrix=False))  # fmt: skip
+            found += self._compressor("indexer.compressor", self.index_head_dim, hidden)
+        return tuple(found)
+
+    def cache(self) -> Cache:
+        """Window of latents; pooled latents and pooled index keys."""
+        index = self.index_head_dim if self.has_indexer else 0
+        token = (self.head_dim + index) / self.ratio if self.ratio else 0.0
+        layout = f"latent {self.head_dim}, window {self.window}"
+        if self.ratio:
+            pooled = f"latent {self.head_dim}" + (f" + index key {index}" if index else "")
+            layout = f"{pooled} per {self.ratio} tokens; {layout}"
+        return Cache(token_elements=token, window_elements=self.head_dim, window=self.window, layout=layout)
+
+    def _compressor(self, name: str, width: int, hidden: int) -> list[Weight]:
+        """Pooling weights: values, gates, a table of positions in the pool, a norm. Stored wide."""
+        wide = width * (2 if self.overlap else 1)
+        full = module(self.module, name)
+        return [
+            Weight(module(full, "wkv"), wide, hidden, role="attention", matrix=False),
+            Weight(module(full, "wgate"), wide, hidden, role="attention", matrix=False),
+            Weight(module(full, "ape"), self.ratio, wide, role="attention", matrix=False),
+            Weight(module(full, "norm"), width, role="norm", matrix=False),
+        ]
+
+    def _matrix(self, name: str, rows: int, columns: int) -> Weight:
+        return Weight(module(self.module, name), rows, columns, role="attention")
+
+    def _vector(self, name: str, size: int, norm: bool = False) -> Weight:
+        return Weight(module(self.module, name), size, role="norm" if norm else "attention", matrix=False)

@@ -1,0 +1,110 @@
+"""Multi-head latent attention: one compressed latent per token is cached, keys and values are rebuilt from it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from hwmodel.model.block import Block, Cache, Count, Size, Weight, module
+
+
+class Mla(Block):
+    """Multi-head latent attention, with an optional indexer that picks `index_topk` tokens (sparse attention)."""
+
+    kind: ClassVar[str] = "mla"
+    part: ClassVar[Literal["attention", "ffn"]] = "attention"
+
+    heads: Size
+    """Query heads; keys and values have as many after decompression."""
+    kv_lora_rank: Size
+    """Width of the cached latent."""
+    nope_dim: Size
+    """Columns of a query or key head that are not rotated."""
+    rope_dim: Count
+    """Columns that are rotated; the key's are one vector shared by all heads."""
+    v_head_dim: Size
+    """Width of a value head."""
+    q_lora_rank: Size | None = None
+    """Rank of the query projection; a plain projection when absent."""
+    bias: bool = False
+    """Biases on the two compressing projections and on the output projection."""
+    gated: bool = False
+    """The output is gated by a projection of its own."""
+    index_heads: Count = 0
+    """Heads of the indexer; 0 for dense attention."""
+    index_head_dim: Count = 0
+    """Width of the indexer's key, which is cached beside the latent."""
+    index_topk: Count = 0
+    """Tokens a query attends to; 0 for all."""
+    index_shared: bool = False
+    """Uses the choice of an earlier layer's indexer: no indexer weights or keys of its own."""
+    module: str = "self_attn"
+    """Name in checkpoints."""
+
+    @model_validator(mode="after")
+    def _indexer_whole(self) -> Mla:
+        if self.index_heads and not (self.index_head_dim and self.index_topk):
+            raise ValueError("index_heads needs index_head_dim and index_topk")
+        return self
+
+    @property
+    def qk_dim(self) -> int:
+        """Width of a query or key head."""
+        return self.nope_dim + self.rope_dim
+
+    @property
+    def owns_indexer(self) -> bool:
+        """Whether the layer has an indexer of its own."""
+        return self.index_heads > 0 and not self.index_shared
+
+    def weights(self, hidden: int) -> tuple[Weight, ...]:
+        """Compressing and decompressing projections, norms, the indexer."""
+        found = self._queries(hidden)
+        found += self._linear("kv_a_proj_with_mqa", self.kv_lora_rank + self.rope_dim, hidden, self.bias)
+        found.append(self._norm("kv_a_layernorm", self.kv_lora_rank))
+        found += self._linear("kv_b_proj", self.heads * (self.nope_dim + self.v_head_dim), self.kv_lora_rank, False)
+        found += self._linear("o_proj", hidden, self.heads * self.v_head_dim, self.bias)
+        if self.gated:
+            found += self._linear("g_proj", self.heads * self.v_head_dim, hidden, False)
+        if self.owns_indexer:
+            found += self._indexer(hidden)
+        return tuple(found)
+
+    def cache(self) -> Cache:
+        """The latent and the shared rotated key, and the indexer's key if the layer owns one."""
+        index = self.index_head_dim if self.owns_indexer else 0
+        layout = f"latent {self.kv_lora_rank} + {self.rope_dim}" + (f" + index key {index}" if index else "")
+        return Cache(token_elements=self.kv_lora_rank + self.rope_dim + index, layout=layout)
+
+    def _queries(self, hidden: int) -> list[Weight]:
+        width = self.heads * self.qk_dim
+        if self.q_lora_rank is None:
+            return self._linear("q_proj", width, hidden, False)
+        return [
+            *self._linear("q_a_proj", self.q_lora_rank, hidden, self.bias),
+            self._norm("q_a_layernorm", self.q_lora_rank),
+            *self._linear("q_b_proj", width, self.q_lora_rank, False),
+        ]
+
+    def _indexer(self, hidden: int) -> list[Weight]:
+        name = module(self.module, "indexer")
+        return [
+            Weight(module(name, "wq_b"), self.index_heads * self.index_head_dim, self.q_lora_rank or hidden,
+                   role="attention"),
+            Weight(module(name, "wk"), self.index_head_dim, hidden, role="attention"),
+            Weight(module(name, "k_norm"), self.index_head_dim, role="norm", matrix=False),
+            Weight(module(name, "k_norm.bias"), self.index_head_dim, role="norm", matrix=False),
+            # the head weights stay wide in every published checkpoint
+            Weight(module(name, "weights_proj"), self.index_heads, hidden, role="attention", matrix=False),
+        ]  # fmt: skip
+
+    def _norm(self, name: str, width: int) -> Weight:
+        return Weight(module(self.module, name), width, role="norm", matrix=False)
+
+    def _linear(self, name: str, rows: int, columns: int, bias: bool) -> list[Weight]:
+        full = module(self.module, name)
+        found = [Weight(full, rows, columns, role="attention")]
+        if bias:
+            found.append(Weight(module(full, "bias"), rows, role="attention", matrix=False))
+        return found
