@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import model_validator
 
+from hwmodel.graph import size
 from hwmodel.model.block import Block, Cache, Count, Size, Weight, module
+
+if TYPE_CHECKING:
+    from hwmodel.lower.lowering import Lowering
 
 
 class Attention(Block):
@@ -89,6 +93,37 @@ class Attention(Block):
             return Cache(token_elements=elements, heads=self.kv_heads, layout=layout)
         layout += f", {'chunk' if self.chunked else 'window'} {self.window}"
         return Cache(window_elements=elements, window=self.window, heads=self.kv_heads, layout=layout)
+
+    def lower(self, into: Lowering) -> None:
+        """Projections in one GEMM, rotation and cache append, attention by phase, output projection."""
+        name = self.module
+        heads, kv_heads = ("heads", float(self.heads)), ("kv_heads", float(self.kv_heads))
+        before = into.at
+        modules = {module(name, "q_proj"): heads}
+        if self.share_q_dim is not None:
+            into.linear("q_shared", [module(name, "q_proj")])
+            into.norm("q_norm", self.share_q_dim, [module(name, "inter_norm")])
+            modules = {module(name, "wq"): heads}
+            queries = into.linear("q", list(modules), columns=modules)
+            modules = {}
+        if not self.kv_from_shared:
+            modules |= {module(name, end): kv_heads for end in ("k_proj", "v_proj") if into.has(module(name, end))}
+        if modules:
+            into.linear("qkv", list(modules), columns=modules, inputs=[before] if before else None)
+        written = 0 if self.kv_from_shared else self.kv_heads * (self.head_dim + self.v_dim)
+        width = size(self.heads * self.head_dim, *heads) + size(written or self.kv_heads, *kv_heads)
+        norms = into.keep(m for m in into.rest() if m.startswith(f"{name}.") and m.endswith(("norm", "norm.weight", "norm.bias", "sinks")))
+        inputs = None if self.share_q_dim is None else [queries, str(into.at)]
+        into.stream("rope_append", width, moved=2, flops=4, stored=norms, inputs=inputs,
+                    kv_bytes=written * into.kv.bytes / (self.heads * self.head_dim + (written or self.kv_heads)))  # fmt: skip
+        cache = self.cache()
+        cores = into.attend(
+            "attention", heads=heads, kv_heads=kv_heads, key=self.head_dim, value=self.v_dim, read=self.head_dim + self.v_dim,
+            window=self.window, ratio=0 if self.window else 1, kept=into.kept(cache) if cache else None,
+        )  # fmt: skip
+        if self.gated:
+            cores = [into.stream("gate", size(self.heads * self.v_dim, *heads), moved=3, flops=5, inputs=cores)]
+        into.linear("o", [module(name, "o_proj")], inner=heads, inputs=cores)
 
     def _queries(self, hidden: int) -> list[Weight]:
         width = self.heads * self.head_dim * (2 if self.gated else 1)

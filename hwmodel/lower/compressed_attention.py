@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import model_validator
 
+from hwmodel.graph import size
 from hwmodel.model.block import Block, Cache, Count, Size, Weight, module
+
+if TYPE_CHECKING:
+    from hwmodel.lower.lowering import Lowering
 
 
 class CompressedAttention(Block):
@@ -85,6 +89,40 @@ class CompressedAttention(Block):
             pooled = f"latent {self.head_dim}" + (f" + index key {index}" if index else "")
             layout = f"{pooled} per {self.ratio} tokens; {layout}"
         return Cache(token_elements=token, window_elements=self.head_dim, window=self.window, layout=layout)
+
+    def lower(self, into: Lowering) -> None:
+        """Compress queries and the latent, pool old tokens, pick pools, attend, project the groups."""
+        name = self.module
+        heads = ("heads", float(self.heads))
+        into.linear("q_a_kv", [module(name, "wq_a"), module(name, "wkv")])
+        into.norm("q_a_norm", self.q_lora_rank + self.head_dim, [module(name, "q_norm"), module(name, "kv_norm")])
+        into.linear("q_b", [module(name, "wq_b")], columns=heads)
+        into.stream("rope_append", size(self.heads * self.head_dim, *heads), moved=2, flops=4,
+                    kv_bytes=self.head_dim * into.kv.bytes / (self.heads * self.head_dim),
+                    stored=into.keep([module(name, "attn_sink")]))  # fmt: skip
+        if self.ratio:
+            self._pool(into, "compressor", self.head_dim)
+        if self.has_indexer:
+            self._index(into)
+        cores = into.attend("attention", heads=heads, kv_heads=("", 1.0), key=self.head_dim, value=self.head_dim,
+                            read=self.head_dim, kept=into.kept(self.cache()), window=self.window, ratio=self.ratio,
+                            topk=self.index_topk if self.has_indexer else 0)  # fmt: skip
+        into.linear("o_a", [module(name, "wo_a")], inputs=cores)
+        into.linear("o_b", [module(name, "wo_b")])
+
+    def _pool(self, into: Lowering, name: str, width: int) -> None:
+        full = module(self.module, name)
+        into.linear(name.replace(".", "_"), [module(full, "wkv"), module(full, "wgate")],
+                    stored=into.keep([module(full, "ape"), module(full, "norm")]))  # fmt: skip
+        into.stream(f"{name.replace('.', '_')}_pool", size(width), moved=3, flops=6)
+
+    def _index(self, into: Lowering) -> None:
+        name = module(self.module, "indexer")
+        self._pool(into, "indexer.compressor", self.index_head_dim)
+        into.linear("index_q", [module(name, "wq_b")])
+        into.linear("index_weights", [module(name, "weights_proj")])
+        into.attend("index", heads=("", float(self.index_heads)), kv_heads=("", 1.0), key=self.index_head_dim, value=0,
+                    read=self.index_head_dim, kept=None, ratio=self.ratio, softmax=0)  # fmt: skip
 
     def _compressor(self, name: str, width: int, hidden: int) -> list[Weight]:
         """Pooling weights: values, gates, a table of positions in the pool, a norm. Stored wide."""

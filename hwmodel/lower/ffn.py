@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from hwmodel.graph import size
 from hwmodel.model.block import Block, Size, Weight, module
+
+if TYPE_CHECKING:
+    from hwmodel.lower.lowering import Lowering
 
 
 class Ffn(Block):
@@ -28,6 +32,11 @@ class Ffn(Block):
         """The two or three matrices, and their biases."""
         return tuple(ffn_weights(self.module, hidden, self.inter, self.gated, self.bias))
 
+    def lower(self, into: Lowering) -> None:
+        """Up (and gate) in one GEMM, activation, down."""
+        lower_ffn(into, "", self.module, self.inter, self.gated, role="ffn")
+
+
 
 def ffn_weights(
     name: str,
@@ -49,3 +58,12 @@ def ffn_weights(
         if bias:
             found.append(Weight(module(full, "bias"), rows, 1, copies, used, role, matrix=False))
     return found
+
+
+def lower_ffn(into: Lowering, prefix: str, name: str, inter: int, gated: bool, *, role: str) -> None:
+    """The ops of one dense feed-forward part."""
+    axis = ("ffn", float(inter))
+    ends = ("gate_proj", "up_proj") if gated else ("up_proj",)
+    into.linear(f"{prefix}gate_up" if gated else f"{prefix}up", [module(name, end) for end in ends], columns=axis, role=role)
+    into.stream(f"{prefix}act", size(inter, *axis), moved=3 if gated else 2, flops=5, role=role, out=into.flow(inter))
+    into.linear(f"{prefix}down", [module(name, "down_proj")], inner=axis, role=role)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import model_validator
 
+from hwmodel.graph import Kept, size
 from hwmodel.model.block import Block, Cache, Count, Size, Weight, module
+
+if TYPE_CHECKING:
+    from hwmodel.lower.lowering import Lowering
 
 
 class Mla(Block):
@@ -76,6 +80,72 @@ class Mla(Block):
         index = self.index_head_dim if self.owns_indexer else 0
         layout = f"latent {self.kv_lora_rank} + {self.rope_dim}" + (f" + index key {index}" if index else "")
         return Cache(token_elements=self.kv_lora_rank + self.rope_dim + index, layout=layout)
+
+    def lower(self, into: Lowering) -> None:
+        """Compress, rotate and append, then per phase: absorbed (decode: scores against the latent, read once) or
+        expanded (prefill: keys and values rebuilt from the latent), and the output projection.
+
+        Absorbed costs 2 (2 rank + rope) FLOP per head and cached token against 2 (nope + rope + v) expanded, but reads the
+        latent instead of 71 times as many keys and values (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+        """
+        name = self.module
+        heads = ("heads", float(self.heads))
+        down = [module(name, "kv_a_proj_with_mqa")]
+        if self.q_lora_rank is not None:
+            into.linear("qkv_a", [module(name, "q_a_proj"), *down])
+            into.norm("qkv_a_norm", self.q_lora_rank + self.kv_lora_rank,
+                      [module(name, "q_a_layernorm"), module(name, "kv_a_layernorm")])  # fmt: skip
+            into.linear("q_b", [module(name, "q_b_proj")], columns=heads)
+        else:
+            query = module(name, "q_proj")
+            into.linear("q_kv_a", [query, *down], columns={query: heads})
+            into.norm("kv_a_norm", self.kv_lora_rank, [module(name, "kv_a_layernorm")])
+        cached = self.cache().token_elements
+        width = self.heads * self.rope_dim
+        into.stream("rope_append", size(max(width, self.heads), *heads), moved=2, flops=4,
+                    kv_bytes=cached * into.kv.bytes / max(width, self.heads))  # fmt: skip
+        topk = self._index(into)
+        ready = str(into.at)
+        kept = into.kept(self.cache())
+        weight = into.take(module(name, "kv_b_proj"))
+        outputs = []
+        if "decode" in into.phases:
+            outputs.append(self._absorbed(into, weight, kept, topk, ready))
+        if "prefill" in into.phases:
+            outputs.append(self._expanded(into, weight, kept, topk, ready, stored=not outputs))
+        if self.gated:
+            into.linear("g", [module(name, "g_proj")], columns=heads)
+            outputs.append(str(into.at))
+        into.linear("o", [module(name, "o_proj")], inner=heads, inputs=outputs)
+
+    def _index(self, into: Lowering) -> int:
+        """The indexer: scores of few narrow heads over all cached index keys; returns how many tokens are kept."""
+        if not self.owns_indexer:
+            return self.index_topk if self.index_heads else 0
+        name = module(self.module, "indexer")
+        into.linear("index_q", [module(name, "wq_b")])
+        into.linear("index_k", [module(name, "wk"), module(name, "weights_proj")],
+                    stored=into.keep([module(name, "k_norm"), module(name, "k_norm.bias")]))  # fmt: skip
+        into.attend("index", heads=("", float(self.index_heads)), kv_heads=("", 1.0), key=self.index_head_dim, value=0,
+                    read=self.index_head_dim, kept=None, softmax=0)  # fmt: skip
+        return self.index_topk
+
+    def _absorbed(self, into: Lowering, weight: Weight, kept: Kept, topk: int, ready: str) -> str:
+        heads = ("heads", float(self.heads))
+        rows = into.decoding
+        into.grouped("absorb_q", heads, self.kv_lora_rank, self.nope_dim, weight, inputs=[ready], rows=rows)
+        into.attend("attention", heads=heads, kv_heads=("", 1.0), key=self.kv_lora_rank + self.rope_dim,
+                    value=self.kv_lora_rank, read=self.kv_lora_rank + self.rope_dim, kept=kept, topk=topk,
+                    phases=("decode",), note="absorbed")  # fmt: skip
+        return into.grouped("absorb_v", heads, self.v_head_dim, self.kv_lora_rank, weight, stored=False, rows=rows)
+
+    def _expanded(self, into: Lowering, weight: Weight, kept: Kept, topk: int, ready: str, stored: bool) -> str:
+        heads = ("heads", float(self.heads))
+        into.grouped("expand_kv", heads, self.nope_dim + self.v_head_dim, self.kv_lora_rank, weight, inputs=[ready],
+                     rows=into.attended, stored=stored)  # fmt: skip
+        return into.attend("attention", heads=heads, kv_heads=heads, key=self.qk_dim, value=self.v_head_dim,
+                           read=self.qk_dim + self.v_head_dim, kept=kept, topk=topk, phases=("prefill",),
+                           note="expanded")[0]  # fmt: skip
 
     def _queries(self, hidden: int) -> list[Weight]:
         width = self.heads * self.qk_dim

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import model_validator
 
-from hwmodel.lower.ffn import ffn_weights
+from hwmodel.graph import Dim, Experts, Term, size
+from hwmodel.lower.ffn import ffn_weights, lower_ffn
 from hwmodel.model.block import Block, Count, Size, Weight, module
+
+if TYPE_CHECKING:
+    from hwmodel.lower.lowering import Lowering
 
 
 class Moe(Block):
@@ -75,6 +79,42 @@ class Moe(Block):
         if self.dense_inter:
             found += ffn_weights(self.dense_module, hidden, self.dense_inter, self.gated)
         return tuple(found)
+
+    def lower(self, into: Lowering) -> None:
+        """Router, grouped products of the chosen experts, weighted sum; shared expert and dense branch beside them."""
+        before = into.at
+        name = module(self.module, "experts")
+        branches = []
+        if self.dense_inter:
+            lower_ffn(into, "dense_", self.dense_module, self.dense_inter, self.gated, role="ffn")
+            branches.append(str(into.at))
+        if self.shared_inter:
+            into.at = before
+            lower_ffn(into, "shared_", self.shared_module, self.shared_inter, self.gated, role="shared")
+            branches.append(str(into.at))
+        into.at = before
+        routing = [m for m in into.rest() if m.startswith(f"{self.router_module}.") or m == f"{self.shared_module}_gate"]
+        into.linear("router", [self.router_module], stored=into.keep(routing), role="router")
+        into.stream("topk", size(self.experts), moved=2, flops=4, role="router", out=into.flow(self.hidden_in(into)))
+        if self.latent:
+            into.linear("latent_in", [module(self.module, "fc1_latent_proj")], role="shared")
+        axis = ("ffn", float(self.expert_inter))
+        ends = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
+        chosen = Experts(self.experts, self.topk)
+        pairs = Dim((Term(1.0, float(self.topk), into.tokens.terms[0].powers, ("routed", "experts")),))
+        width = self.hidden_in(into)
+        into.experts("experts_up", [module(name, end) for end in ends], columns=axis, inner=None, experts=chosen)
+        into.stream("experts_act", size(self.expert_inter, *axis), rows=pairs, moved=3 if self.gated else 2, flops=5, role="experts")
+        into.experts("experts_down", [module(name, "down_proj")], columns=None, inner=axis, experts=chosen, out=into.flow(width))
+        into.stream("combine", size(width), moved=self.topk + 1, flops=2 * self.topk, role="router")
+        if self.latent:
+            into.linear("latent_out", [module(self.module, "fc2_latent_proj")], role="shared")
+        if branches:
+            into.stream("join", size(into.hidden), moved=1 + len(branches), flops=1, role="router", inputs=[str(into.at), *branches])
+
+    def hidden_in(self, into: Lowering) -> int:
+        """Width the routed experts read and write."""
+        return self.latent or into.hidden
 
     def _router(self, hidden: int) -> list[Weight]:
         name = self.router_module

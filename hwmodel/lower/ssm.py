@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import model_validator
 
+from hwmodel.graph import size
+from hwmodel.lower.linear_attention import convolve, recurrence
 from hwmodel.model.block import Block, Cache, Size, Weight, module
+
+if TYPE_CHECKING:
+    from hwmodel.lower.lowering import Lowering
 
 
 class Mamba2(Block):
@@ -78,3 +83,14 @@ class Mamba2(Block):
             heads=self.groups,
             layout=f"state {self.heads} x {self.head_dim} x {self.state_dim} + conv {self.conv_channels}",
         )
+
+    def lower(self, into: Lowering) -> None:
+        """Input projection, convolution, the state update, gated norm, output projection."""
+        name, groups = self.module, ("kv_heads", float(self.groups))
+        into.linear("in_proj", [module(name, "in_proj")], columns=groups)
+        vectors = ("conv1d", "conv1d.bias", "A_log", "D", "dt_bias")
+        convolve(into, name, self.conv_channels, groups, self.conv_width, vectors)
+        recurrence(into, groups[1], self.heads / self.groups, self.head_dim, self.state_dim, into.kept(self.cache()))
+        into.stream("gated_norm", size(self.inner, *groups), moved=3, flops=8, stored=into.keep([module(name, "norm")]))
+        into.linear("out_proj", [module(name, "out_proj")], inner=groups)
+

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hwmodel.model.block import Block, Weight
-from hwmodel.model.dtypes import Format
+from hwmodel.model.dtypes import FORMATS, Format
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,10 @@ class Rule:
 
     pattern: str
     """Regular expression, searched in the module's full name, ``model.layers.3.self_attn.q_proj``."""
-    format: Format
+    format: Format | None
+    """None: as the weights that are not quantised."""
+    layer: int | None = None
+    """The only layer whose modules can match; None when any may."""
 
     def matches(self, module: str) -> bool:
         """Whether the rule speaks about that module."""
@@ -58,9 +61,34 @@ class Quantization:
     name: str = ""
     """As people call it: ``fp8_block``, ``nvfp4``, ``mixed``."""
 
-    def format_of(self, module: str) -> Format:
-        """The stored format of a matrix by its full name."""
-        return next((rule.format for rule in self.rules if rule.matches(module)), self.default)
+    @cached_property
+    def wide_format(self) -> Format:
+        """The format of norms, biases, tables, and whatever is left out of quantisation."""
+        return self.wide or FORMATS["bf16"]
+
+    @cached_property
+    def _by_layer(self) -> dict[int | None, tuple[Rule, ...]]:
+        layers = {rule.layer for rule in self.rules}
+        return {layer: tuple(r for r in self.rules if r.layer in (None, layer)) for layer in layers | {None}}
+
+    def format_of(self, module: str, weight: Weight | None = None, layer: int | None = None) -> Format:
+        """Stored format of a tensor by its full name: the first rule, else wide for what is left alone by custom.
+
+        Parameters
+        ----------
+        weight
+            The tensor. Whatever is no matrix is wide; head and router matrices are wide unless a rule names them.
+        layer
+            Its layer's index, which spares the rules of other layers.
+        """
+        if weight is not None and not weight.matrix:
+            return self.wide_format
+        rules = self._by_layer.get(layer, self._by_layer[None]) if layer is not None else self.rules
+        for rule in rules:
+            if rule.matches(module):
+                return rule.format or self.wide_format
+        left_alone = weight is not None and weight.role in ("router", "head", "embedding", "norm")
+        return self.wide_format if left_alone else self.default
 
 
 @dataclass(frozen=True)
@@ -70,6 +98,10 @@ class Mtp:
     layers: tuple[Layer, ...]
     extra: tuple[Weight, ...] = ()
     """Projections and norms of all modules together."""
+    prefix: str = "model.layers"
+    """How checkpoints name the list of modules."""
+    first: int = 0
+    """Index of the first module in that list."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +141,25 @@ class Model:
         """How often each of `kinds` occurs."""
         tally = Counter(self.sequence)
         return tuple(tally[index] for index in range(len(self.kinds)))
+
+    def format_of(self, kind: int, weight: Weight) -> Format:
+        """Stored format of a weight of ``kinds[kind]``; layers of one kind store it alike."""
+        index = self._first[kind]
+        return self.quantization.format_of(f"{self.prefix}.{index}.{weight.module}", weight, index)
+
+    def edge_format(self, weight: Weight) -> Format:
+        """Stored format of an embedding, head or final weight."""
+        return self.quantization.format_of(weight.module, weight)
+
+    def mtp_format(self, position: int, weight: Weight) -> Format:
+        """Stored format of a weight of the MTP layer at that position, or of the MTP modules' extra weights."""
+        assert self.mtp is not None
+        index = self.mtp.first + position
+        return self.quantization.format_of(f"{self.mtp.prefix}.{index}.{weight.module}", weight, index)
+
+    @cached_property
+    def _first(self) -> tuple[int, ...]:
+        return tuple(self.sequence.index(kind) for kind in range(len(self.kinds)))
 
     def layers(self) -> Iterator[Layer]:
         """All layers from the bottom up."""

@@ -15,7 +15,7 @@ from hwmodel.spec.errors import InputError, InternalError, did_you_mean
 from hwmodel.spec.schema import Spec
 
 if TYPE_CHECKING:
-    from hwmodel.graph import Lowering
+    from hwmodel.lower.lowering import Lowering
 
 Size = Annotated[int, Field(ge=1, le=10_000_000)]
 """A width or a number of heads, experts or tokens: at least one."""

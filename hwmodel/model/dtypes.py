@@ -19,6 +19,8 @@ class Format:
     group: int = 0
     """Elements that share a scale: along a row, or `group` x `group` when `square`; 0: one scale per matrix."""
     square: bool = False
+    per_row: bool = False
+    """One scale per row (output channel)."""
     compute: tuple[str, ...] = ("bf16", "fp16")
     """Types it can be multiplied in, the native one first; the first that the chip has is taken."""
 
@@ -33,6 +35,8 @@ class Format:
         elements = rows * columns * self.bits / 8
         if not self.scale_bits:
             return elements
+        if self.per_row:
+            return elements + rows * self.scale_bits / 8
         if not self.group:
             return elements + self.scale_bits / 8
         along = -(-columns // self.group)
@@ -48,6 +52,7 @@ FORMATS: dict[str, Format] = {
         Format("bf16", 16),
         Format("fp16", 16, compute=("fp16", "bf16")),
         Format("fp8", 8, 32, 0, compute=("fp8", "mxfp8", "int8", *_WIDE)),
+        Format("fp8_channel", 8, 32, per_row=True, compute=("fp8", "mxfp8", "int8", *_WIDE)),
         Format("fp8_block", 8, 32, 128, square=True, compute=("fp8", "mxfp8", "int8", *_WIDE)),
         Format("mxfp8", 8, 8, 32, compute=("mxfp8", "fp8", *_WIDE)),
         Format("int8", 8, 32, 0, compute=("int8", "fp8", *_WIDE)),

@@ -1,0 +1,40 @@
+"""Keys of configs that do not change any count, cache or format, so that leaving them unread needs no warning."""
+
+from __future__ import annotations
+
+HARMLESS_ENDINGS = (
+    "_token_id", "_token_ids", "_token_index", "_dropout", "_pdrop", "dropout_prob", "_multiplier", "_multipliers",
+    "_loss_coef", "_token", "_jitter_noise", "_eps", "_epsilon", "_std", "_dropout_rate", "_loss_alpha", "_softcapping",
+)  # fmt: skip
+_NAMES = """
+_attn_implementation _attn_implementation_autoset _commit_hash _experts_implementation _from_model_config _hwmodel_note
+_name_or_path _type add_cross_attention alibi apply_residual_connection_post_layernorm apply_query_key_layer_scaling
+att_impl_type attention_moe_mode attn_temperature_tuning audio_config auto_map bad_words_ids begin_suppress_tokens
+beta_fast beta_slow cache_implementation chunk_size chunk_size_feed_forward clip_qkv compress_rope_theta
+cross_attention_hidden_size decoder_start_token dim_att diversity_penalty do_layer_norm_before do_sample dropout dtype
+early_stopping encoder_no_repeat_ngram_size ep_size expand exponential_decay_length_penalty finetuning_task floor_scale
+for_llm_compressor forced_bos_token forced_eos_token full_attention_interval gradient_checkpointing hc_sinkhorn_iters
+head_dim_v hidden_act hidden_activation id2label ignore_index indexer_rope_interleave initial_context_length
+initializer_factor initializer_range init_std is_decoder label2id layer_norm_elementwise_affine layerdrop length_penalty
+logit_scale mamba_hidden_act mamba_ssm_cache_dtype mamba_ssm_dtype max_length max_seq_len max_window_layers min_length
+mlp_hidden_act mm_tokens_per_image model_max_length moe_router_activation moe_router_scaling_factor moe_scaling
+moe_shared_expert_overlap mtp_use_dedicated_embeddings n_group n_ctx no_repeat_ngram_size norm_expert_weight norm_topk_prob
+num_beam_groups num_beams num_logits_to_keep num_return_sequences original_max_position_embeddings output_attentions
+output_hidden_states output_past output_router_logits output_scores parallel_attn partial_rotary_factor
+position_embedding_type prefix pretraining_tp problem_type pruned_heads query_pre_attn_scalar qk_layernorm
+reorder_and_upcast_attn remove_invalid_values repetition_penalty rescale_prenorm_residual residual_in_fp32 return_dict
+return_dict_in_generate rms_norm rope_interleave rope_local_base_freq rope_parameters rope_scaling rope_theta rope_type
+rotary_dim rotary_emb_base rotary_pct routed_scaling_factor router_activation router_aux_loss_coef scale_attn_by_inverse_layer_idx
+scale_attn_weights scale_embedding scoring_func seq_aux sep_token_id summary_activation summary_first_dropout
+summary_proj_to_labels summary_type summary_use_proj suppress_tokens swiglu_limit task_specific_params temperature
+tf_legacy_loss tie_encoder_decoder time_step_floor time_step_limit time_step_max time_step_min tokenizer_class top_k top_p
+topk_group topk_method torch_dtype torchscript transformers_version typical_p type_vocab_size use_bfloat16
+use_bidirectional_attention intermediate_size_mlp enable_bias use_cache use_flash_attention use_mamba_kernels use_mem_eff_path use_mfa use_moe use_mrope
+use_unified_vision_chunk use_qk_norm use_routing_bias use_sliding_window video_placeholder vision_config
+vision_soft_tokens_per_image max_position_embeddings attention_bias mlp_bias qk_norm_type sliding_window
+moe_every_n_layer moe_layer_offset norm_topk_prob first_k_dense_replace moe_layer_freq decoder_sparse_step mlp_only_layers
+interleave_moe_layer_step use_double_wide_mlp moe_intermediate_size expert_intermediate_size head_dim qk_head_dim
+final_logit_softcapping
+"""
+HARMLESS = frozenset(_NAMES.split())
+"""Token ids, dropout, initialisation, generation defaults, rotation, scaling, and keys that other keys decide about."""
