@@ -142,20 +142,28 @@ class Model:
         tally = Counter(self.sequence)
         return tuple(tally[index] for index in range(len(self.kinds)))
 
-    def format_of(self, kind: int, weight: Weight) -> Format:
-        """Stored format of a weight of ``kinds[kind]``; layers of one kind store it alike."""
+    def format_of(self, kind: int, weight: Weight, override: Format | None = None) -> Format:
+        """Stored format of a weight of ``kinds[kind]``; layers of one kind store it alike.
+
+        Parameters
+        ----------
+        override
+            Format that someone wants the matrices in; see `overridden`.
+        """
         index = self._first[kind]
-        return self.quantization.format_of(f"{self.prefix}.{index}.{weight.module}", weight, index)
+        stored = self.quantization.format_of(f"{self.prefix}.{index}.{weight.module}", weight, index)
+        return overridden(weight, stored, override)
 
-    def edge_format(self, weight: Weight) -> Format:
+    def format_of_edge(self, weight: Weight, override: Format | None = None) -> Format:
         """Stored format of an embedding, head or final weight."""
-        return self.quantization.format_of(weight.module, weight)
+        return overridden(weight, self.quantization.format_of(weight.module, weight), override)
 
-    def mtp_format(self, position: int, weight: Weight) -> Format:
+    def format_of_mtp(self, position: int, weight: Weight, override: Format | None = None) -> Format:
         """Stored format of a weight of the MTP layer at that position, or of the MTP modules' extra weights."""
         assert self.mtp is not None
         index = self.mtp.first + position
-        return self.quantization.format_of(f"{self.mtp.prefix}.{index}.{weight.module}", weight, index)
+        stored = self.quantization.format_of(f"{self.mtp.prefix}.{index}.{weight.module}", weight, index)
+        return overridden(weight, stored, override)
 
     @cached_property
     def _first(self) -> tuple[int, ...]:
@@ -174,3 +182,16 @@ class Model:
             else:
                 runs.append((index, 1))
         return runs
+
+
+def overridden(weight: Weight, stored: Format, override: Format | None) -> Format:
+    """Format of a weight when someone asks for `override`.
+
+    Quantised formats are for matrices of linear layers; embeddings, head, routers, norms and biases keep the model's
+    own. A format of 16 bits or more is meant for everything.
+    """
+    if override is None:
+        return stored
+    if override.bits >= 16:
+        return override
+    return override if weight.matrix and weight.role not in ("router", "embedding", "head") else stored

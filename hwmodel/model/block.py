@@ -1,11 +1,12 @@
 """What every block kind tells about itself: its weights, its cache, and its ops.
 
-A block kind is one file in lower/ with one subclass of `Block`. Its fields are its YAML schema; defining the class makes
-it known under its `kind`.
+A block kind is one file in lower/ with one subclass of `Block`. Its fields are its YAML schema; defining the class
+makes it known under its `kind`.
 """
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -17,6 +18,7 @@ from hwmodel.spec.schema import Spec
 if TYPE_CHECKING:
     from hwmodel.lower.lowering import Lowering
 
+_KINDS = "hwmodel.lower"
 Size = Annotated[int, Field(ge=1, le=10_000_000)]
 """A width or a number of heads, experts or tokens: at least one."""
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
@@ -94,6 +96,16 @@ class Block(Spec):
         """What the block keeps per sequence; None for nothing."""
         return None
 
+    def summary(self) -> str:
+        """Tell the kind and the fields that are not at their defaults, for lists of layers."""
+        fields = type(self).model_fields
+        told = [
+            name if value is True else f"{name}={value}"
+            for name, value in self
+            if value != fields[name].default and not name.endswith("module") and name != "activation"
+        ]
+        return " ".join([self.kind, *told])
+
     def lower(self, into: Lowering) -> None:
         """Emit the block's ops."""
         raise NotImplementedError
@@ -111,11 +123,18 @@ def make_block(kind: str, **fields: Any) -> Block:
 
 
 def block_class(kind: str) -> type[Block]:
-    """The class of a block kind, or an `InputError` that names the nearest known one."""
-    found = Block.kinds.get(kind)
+    """Find the class of a block kind, or raise an `InputError` that names the nearest known one."""
+    known = block_kinds()
+    found = known.get(kind)
     if found is None:
-        raise InputError(f"unknown block kind '{str(kind)[:60]}'{did_you_mean(kind, Block.kinds)}")
+        raise InputError(f"unknown block kind '{str(kind)[:60]}'{did_you_mean(kind, known)}")
     return found
+
+
+def block_kinds() -> dict[str, type[Block]]:
+    """Every block kind by name, after the folder of kinds has been scanned."""
+    importlib.import_module(_KINDS)  # by name: blocks are plugins of this room, which knows none of them
+    return Block.kinds
 
 
 def module(*parts: str) -> str:
