@@ -16,8 +16,8 @@ GRAPHS = sorted(path.stem for path in (ROOT / "graphs").glob("*.yaml"))
 BF16, FP8 = fmt("bf16"), fmt("fp8")
 
 # name: parameters, active without the input embedding, growing cache bytes per token, bytes that do not grow (bf16).
-# Parameter counts of the modules of transformers 5.24.0, built without memory (gpt-oss-20b: its card, 20.91 B and 3.61 B);
-# caches by the formulas of the classes.
+# Parameter counts of the modules of transformers 5.24.0, built without memory (gpt-oss-20b: its card, 20.91 B and
+# 3.61 B); caches by the formulas of the classes.
 EXACT = {
     "deepseek-r1": (671_026_419_200, 36_625_618_432, 70_272, 0),
     "deepseek-v2": (235_741_434_880, 20_851_512_320, 69_120, 0),
@@ -230,8 +230,8 @@ def test_describe_says_which_kv_format_and_why() -> None:
 
 def test_describe_has_the_contract_keys() -> None:
     answer = counts.describe(load("deepseek-v3"))
-    assert {"name", "params_total", "params_active", "weights_bytes", "kv", "layers", "attention_share", "ffn_share", "mtp",
-            "vision", "warnings"} <= set(answer)  # fmt: skip
+    assert {"name", "params_total", "params_active", "weights_bytes", "kv", "layers", "attention_share", "ffn_share",
+            "mtp", "vision", "warnings"} <= set(answer)  # fmt: skip
     assert {"bytes_per_token", "fixed_bytes_per_sequence", "layout", "bytes_at_context"} <= set(answer["kv"])
     assert [row["count"] for row in answer["layers"]] == [3, 58]
     assert answer["layers"][1]["attention"].startswith("mla")

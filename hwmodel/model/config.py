@@ -50,6 +50,10 @@ class Config:
         """Whether any of these keys is there and not null."""
         return self.find(*names)[1] is not None
 
+    def place(self, name: str) -> Path_:
+        """Path of a key, at whichever level it is."""
+        return self.find(name)[0]
+
     def problem(self, path: Path_, message: str) -> None:
         """Note a mistake."""
         self.problems.append(self.document.problem(path, message))

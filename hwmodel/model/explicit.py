@@ -66,7 +66,8 @@ def from_layers(document: Document, name: str) -> Model:
     """
     spec = build(ExplicitModel, document)
     problems: list[Problem] = []
-    formats = {key: _format(document, key, getattr(spec, key), problems) for key in ("dtype", "weights", "experts", "kv")}
+    names = ("dtype", "weights", "experts", "kv")
+    formats = {key: _format(document, key, getattr(spec, key), problems) for key in names}
     groups = [(group.count, _layer(document, index, group, spec.hidden_size, problems))
               for index, group in enumerate(spec.layers)]  # fmt: skip
     if sum(count for count, _ in groups) > MAX_LAYERS:

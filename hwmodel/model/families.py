@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from hwmodel.model.config import Config
 from hwmodel.spec.errors import InputError
@@ -57,25 +57,25 @@ class Family:
     known: bool = True
 
 
-_BLOCK_SPARSE = {
+_BLOCK_SPARSE: dict[str, Any] = {
     "moe_module": "block_sparse_moe",
     "router_module": "block_sparse_moe.gate",
     "shared_module": "block_sparse_moe.shared_experts",
 }
-_QWEN_MOE = {"shared_module": "mlp.shared_expert", "shared_gate": True}
-_MIXER = {
+_QWEN_MOE: dict[str, Any] = {"shared_module": "mlp.shared_expert", "shared_gate": True}
+_MIXER: dict[str, Any] = {
     "attention_module": "mixer", "moe_module": "mixer", "router_module": "mixer.gate",
     "shared_module": "mixer.shared_experts",
 }  # fmt: skip
-_LAYER_NORM: dict[str, bool] = {"norm_bias": True, "gated": False}
+_LAYER_NORM: dict[str, Any] = {"norm_bias": True, "gated": False}
 
 FAMILIES: tuple[Family, ...] = (
     Family(("LlamaForCausalLM", "MistralForCausalLM", "Mistral3ForConditionalGeneration", "Ministral3ForCausalLM",
-            "Phi3ForCausalLM", "InternLM3ForCausalLM", "ArceeForCausalLM", "SmolLM3ForCausalLM", "Glm4ForCausalLM"),
-           ("llama", "mistral", "mistral3", "ministral3", "phi3", "arcee", "smollm3")),
+            "Phi3ForCausalLM", "SmolLM3ForCausalLM"),
+           ("llama", "mistral", "mistral3", "ministral3", "phi3", "smollm3")),
     Family(("MixtralForCausalLM",), ("mixtral",), **_BLOCK_SPARSE),
     Family(("DeciLMForCausalLM",), ("nemotron-nas",)),
-    Family(("GraniteForCausalLM",), ("granite",), tied=False),
+    Family(("GraniteForCausalLM",), ("granite",)),
     Family(("SeedOssForCausalLM",), ("seed_oss",), qkv_bias=True, o_bias=False),
     Family(("Qwen2ForCausalLM", "Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"),
            ("qwen2", "qwen2_vl", "qwen2_5_vl"), qkv_bias=True, o_bias=False, window_opt_in=True),
@@ -153,7 +153,8 @@ def family_of(config: Config) -> Family:
     config.ignore("architectures", "model_type")
     if config.flag("is_encoder_decoder"):
         path = config.find("is_encoder_decoder")[0]
-        raise InputError(config.document.problem(path, f"{_what(names, types)} is an encoder-decoder; a decoder is read"))
+        message = f"{_what(names, types)} is an encoder-decoder; only decoders are read"
+        raise InputError(config.document.problem(path, message))
     for name in names:
         if name in _BY_ARCHITECTURE:
             return _BY_ARCHITECTURE[name]
@@ -183,15 +184,15 @@ def _generic(config: Config, names: list[str], types: list[str]) -> Family:
         message = f"unknown architecture {_what(names, types)}, and hidden_act '{activation}' does not tell its layers"
         raise InputError(document.problem(place, message))
     config.warn(f"unknown architecture {_what(names, types)}: read by its keys as a plain decoder; check the counts")
-    tied = True  # the default of the hub's base class
-    return replace(_BY_ARCHITECTURE["LlamaForCausalLM"], tied=tied, known=False)
+    return replace(_BY_ARCHITECTURE["LlamaForCausalLM"], known=False)
 
 
 def _architectures(config: Config) -> list[str]:
     found = []
     for path, value in reversed(_at_each_level(config, "architectures")):
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise InputError(config.document.problem(path, "expected a list of class names, such as [LlamaForCausalLM]"))
+            message = "expected a list of class names, such as [LlamaForCausalLM]"
+            raise InputError(config.document.problem(path, message))
         found += value
     return found
 

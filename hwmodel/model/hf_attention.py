@@ -27,12 +27,12 @@ def mixer_blocks(config: Config, family: Family, hidden: int, count: int) -> Blo
     for i, word in enumerate(words):
         key = (word, shared > 0 and i >= count - shared, owners[i])
         if key not in built:
-            built[key] = _mixer(config, family, hidden, *key)
+            built[key] = _mixer(config, family, hidden, word, shares=key[1], owns=key[2])
         found.append(built[key])
     return found
 
 
-def _mixer(config: Config, family: Family, hidden: int, word: str, shares: bool, owns: bool) -> Block | None:
+def _mixer(config: Config, family: Family, hidden: int, word: str, *, shares: bool, owns: bool) -> Block | None:
     if word == layers.NONE:
         return None
     if word == layers.LINEAR:
@@ -175,7 +175,9 @@ def _index_owners(config: Config, count: int) -> list[bool]:
         return [True] * count
     for i, word in enumerate(words):
         if word not in ("full", "shared"):
-            config.problem(("indexer_types", i), f"unknown indexer kind {str(word)[:40]!r} (known: full, shared)")
+            config.problem(
+                (*config.place("indexer_types"), i), f"unknown indexer kind {str(word)[:40]!r} (known: full, shared)"
+            )
     return [word != "shared" for word in words[:count]]
 
 
@@ -226,7 +228,7 @@ def _delta(config: Config) -> Block:
 
 def _kda(config: Config) -> Block:
     inner = config.mapping("linear_attn_config")
-    place = ("linear_attn_config",)
+    place = config.place("linear_attn_config")
     sizes: dict[str, Any] = {}
     for field, key, default in (("heads", "num_heads", None), ("head_dim", "head_dim", None),
                                 ("conv_width", "short_conv_kernel_size", 4)):  # fmt: skip
@@ -236,7 +238,9 @@ def _kda(config: Config) -> Block:
 
 def _mamba(config: Config, family: Family) -> Block:
     config.ignore("expand", "mamba_expand", "chunk_size")
-    heads = config.number("mamba_num_heads", "mamba_n_heads")
+    if not config.has("mamba_num_heads", "mamba_n_heads"):
+        config.problem((), "missing key 'mamba_num_heads': of Mamba layers, only those of Mamba-2 are known")
+    heads = config.number("mamba_num_heads", "mamba_n_heads", default=1)
     groups = config.number("n_groups", "mamba_n_groups", default=1)
     if heads % groups:
         config.problem(config.find("n_groups")[0], f"{heads} Mamba heads are not a multiple of {groups} groups")
@@ -262,7 +266,7 @@ def _described(config: Config, family: Family, hidden: int, blocks: list[Any]) -
     heads = config.number("num_attention_heads")
     found: Blocks = []
     for i, block in enumerate(blocks):
-        place = ("block_configs", i, "attention")
+        place = (*config.place("block_configs"), i, "attention")
         inner = block.get("attention") if isinstance(block, dict) else None
         if not isinstance(inner, dict):
             config.problem(place, "expected an object")

@@ -14,7 +14,7 @@ FULL, SLIDING, CHUNKED, LINEAR, LIGHTNING, KDA, MAMBA, NONE = (
 _WORDS = {
     "full_attention": FULL, "attention": FULL, "global": FULL, "global_attention": FULL, "sliding_attention": SLIDING,
     "sliding": SLIDING, "local": SLIDING, "chunked_attention": CHUNKED, "linear_attention": LINEAR, "mamba": MAMBA,
-    "mamba2": MAMBA, "moe": NONE, "mlp": NONE, "compressed_sparse_attention": FULL, "heavily_compressed_attention": FULL,
+    "mamba2": MAMBA, "moe": NONE, "mlp": NONE,
 }  # fmt: skip
 _PATTERN = {"M": (MAMBA, ""), "*": (FULL, ""), "E": (NONE, "moe"), "-": (NONE, "dense")}
 _SINGLE = {"mamba": (MAMBA, ""), "attention": (FULL, ""), "moe": (NONE, "moe"), "mlp": (NONE, "dense")}
@@ -28,10 +28,9 @@ def mixers(config: Config, family: Family, count: int) -> list[str]:
     kda = config.mapping("linear_attn_config")
     if kda:
         return _from_kda(config, kda, count)
-    for key in ("attn_type_list",):
-        types = config.whole_items(key, count, 0, 1)
-        if types is not None:
-            return [FULL if kind else LIGHTNING for kind in types]
+    types = config.whole_items("attn_type_list", count, 0, 1)
+    if types is not None:
+        return [FULL if kind else LIGHTNING for kind in types]
     words = config.items("layer_types", count, at_least=True)
     if words is not None:
         found = [_word(config, "layer_types", i, word) for i, word in enumerate(words[:count])]
@@ -55,7 +54,7 @@ def single_parts(config: Config, key: str, count: int | None) -> list[tuple[str,
     if not pattern:
         return None
     if count is not None and len(pattern) != count:
-        config.problem((key,), f"has {len(pattern)} letters for {count} layers")
+        config.problem(config.place(key), f"has {len(pattern)} letters for {count} layers")
         return [(FULL, "")] * count
     return [_part(config, key, i, letter, _PATTERN) for i, letter in enumerate(pattern)]
 
@@ -87,7 +86,10 @@ def _named_layers(config: Config, count: int) -> list[bool] | None:
     if words is not None:
         for i, word in enumerate(words):
             if word not in ("dense", "sparse", "moe"):
-                config.problem(("mlp_layer_types", i), f"unknown layer kind {str(word)[:40]!r} (known: dense, sparse)")
+                config.problem(
+                    (*config.place("mlp_layer_types"), i),
+                    f"unknown layer kind {str(word)[:40]!r} (known: dense, sparse)",
+                )
         return [word != "dense" for word in words[:count]]
     path, enum = config.find("moe_layers_enum")
     if isinstance(enum, str):
@@ -110,7 +112,7 @@ def _named_layers(config: Config, count: int) -> list[bool] | None:
 def _from_kda(config: Config, kda: dict[str, Any], count: int) -> list[str]:
     """Layers of `linear_attn_config`, whose lists count from one."""
     chosen = kda.get("kda_layers")
-    place = ("linear_attn_config", "kda_layers")
+    place = (*config.place("linear_attn_config"), "kda_layers")
     if not isinstance(chosen, list):
         config.problem(place, "expected a list of layer numbers, counted from 1")
         return [FULL] * count
@@ -167,7 +169,7 @@ def _chunked(config: Config, count: int) -> list[str]:
 def _word(config: Config, key: str, index: int, word: object) -> str:
     if isinstance(word, str) and word in _WORDS:
         return _WORDS[word]
-    config.problem((key, index), f"unknown layer kind {str(word)[:40]!r}{did_you_mean(word, _WORDS)}")
+    config.problem((*config.place(key), index), f"unknown layer kind {str(word)[:40]!r}{did_you_mean(word, _WORDS)}")
     return FULL
 
 
@@ -175,5 +177,5 @@ def _part(config: Config, key: str, index: int, word: object, known: dict[str, t
     if isinstance(word, str) and word in known:
         return known[word]
     message = f"unknown layer kind {str(word)[:40]!r} at layer {index} (known: {', '.join(known)})"
-    config.problem((key, index) if len(known) and known is _SINGLE else (key,), message)
+    config.problem((*config.place(key), index) if known is _SINGLE else config.place(key), message)
     return (FULL, "")

@@ -14,10 +14,10 @@ from hwmodel.spec.yamlfile import Document, Path_
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "bf16": "bf16", "fp16": "fp16",
            "fp32": "fp32"}  # fmt: skip
-_ALGORITHMS = {"FP8": "fp8", "NVFP4": "nvfp4", "FP8_PB_WO": "fp8_block", "FP8_BLOCK": "fp8_block", "W4A16_AWQ": "int4_128",
-               "INT4_AWQ": "int4_128", "W4A8_AWQ": "int4_128", "INT8_SQ": "int8", "W8A8_SQ_PER_CHANNEL": "int8",
-               "MXFP4": "mxfp4", "MXFP8": "mxfp8", "W4A8_MXFP4_FP8": "mxfp4", "NVFP4_AWQ": "nvfp4", "W8A16": "int8_wo",
-               "FP8_PER_CHANNEL_PER_TOKEN": "fp8_channel"}  # fmt: skip
+_ALGORITHMS = {"FP8": "fp8", "NVFP4": "nvfp4", "FP8_PB_WO": "fp8_block", "FP8_BLOCK": "fp8_block", "MXFP4": "mxfp4",
+               "W4A16_AWQ": "int4_128", "INT4_AWQ": "int4_128", "W4A8_AWQ": "int4_128", "INT8_SQ": "int8",
+               "W8A8_SQ_PER_CHANNEL": "int8", "MXFP8": "mxfp8", "W4A8_MXFP4_FP8": "mxfp4", "NVFP4_AWQ": "nvfp4",
+               "W8A16": "int8_wo", "FP8_PER_CHANNEL_PER_TOKEN": "fp8_channel"}  # fmt: skip
 _METHODS = ("fp8", "fbgemm_fp8", "mxfp4", "compressed-tensors", "modelopt", "gptq", "awq", "bitsandbytes")
 _IGNORES = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers")
 
@@ -56,7 +56,7 @@ def quantization(config: Config, companion: Document | None, wide: Format) -> tu
         return plain, None
     found = _from_config(config, place, raw, wide)
     if raw.get("kv_cache_scheme"):
-        config.warn("quantization_config.kv_cache_scheme is noted, not used: the KV format is the hf_quant file's or yours")
+        config.warn("quantization_config.kv_cache_scheme is not used: the KV format is the hf_quant file's, or yours")
     return replace(found, rules=(*found.rules, *experts)), None
 
 
@@ -197,7 +197,8 @@ def _from_modelopt(
 def _algorithm(document: Document, at: Path_, name: Any) -> Format:
     known = _ALGORITHMS.get(str(name).upper())
     if known is None:
-        raise InputError(document.problem(at, f"unknown quant_algo {str(name)[:40]!r}{did_you_mean(name, _ALGORITHMS)}"))
+        message = f"unknown quant_algo {str(name)[:40]!r}{did_you_mean(name, _ALGORITHMS)}"
+        raise InputError(document.problem(at, message))
     return FORMATS[known]
 
 

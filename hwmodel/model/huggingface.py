@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from hwmodel.model import hf_around
 from hwmodel.model.architecture import Layer, Model, Quantization
 from hwmodel.model.block import Weight
-from hwmodel.model.config import MAX_LAYERS, Config
+from hwmodel.model.config import MAX_LAYERS, MAX_VOCAB, Config
 from hwmodel.model.families import Family, family_of
 from hwmodel.model.harmless import HARMLESS, HARMLESS_ENDINGS
 from hwmodel.model.hf_attention import mixer_blocks
@@ -27,6 +27,7 @@ _STRUCTURAL = re.compile(
     r"(mamba|ssm|rwkv|lru|time_mix|cross_attention_|hybrid_|kda_|layer_types|layers_block_type|.*_layer_types$)"
 )
 """Keys that say there are layers of another kind; unread, they are an error rather than a warning."""
+_CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
 _PREFIXES = {"mixer": "backbone.layers", "attn": "layers"}
 
 
@@ -36,7 +37,7 @@ def from_huggingface(document: Document, companion: Document | None = None, name
     Raises
     ------
     InputError
-        With every problem found and its place: missing keys, values of a wrong type or absurd size, unknown layer kinds.
+        With every problem and its place: missing keys, values of a wrong type or absurd size, unknown layer kinds.
     """
     config = Config(document)
     family = family_of(config)
@@ -48,7 +49,7 @@ def from_huggingface(document: Document, companion: Document | None = None, name
         raise InputError(document.problem((), str(first["msg"]).removeprefix("Value error, "))) from None
     except InputError as error:
         if config.problems:
-            raise InputError([*dict.fromkeys(config.problems), *error.problems]) from None
+            raise InputError(list(dict.fromkeys([*config.problems, *error.problems]))) from None
         raise
 
 
@@ -60,23 +61,22 @@ def _model(config: Config, family: Family, companion: Document | None, name: str
     tied = config.flag("tie_word_embeddings", default=family.tied)
     dtype = activation_dtype(config)
     stored, kv_dtype = quantization(config, companion, dtype)
-    parts = {
-        "embeddings": hf_around.embeddings(config, family, hidden, count, tied),
-        "head": hf_around.head(config, hidden, tied),
-        "final": hf_around.final(config, family, hidden),
-    }
+    embeddings = hf_around.embeddings(config, family, hidden, count, tied)
+    head = hf_around.head(config, hidden, tied)
+    final = hf_around.final(config, family, hidden)
     mtp = hf_around.mtp(config, family, hidden, layers)
-    vocab = config.number("vocab_size", high=100_000_000)
-    context = config.number("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", default=0, low=0,
-                            high=10**12)  # fmt: skip
+    vocab = config.number("vocab_size", high=MAX_VOCAB)
+    context = config.number(*_CONTEXT, default=0, low=0, high=10**12)
     source = config.text("source")
     _name_unread(config)
     config.check()
     prefix = _PREFIXES.get(family.attention_module, "model.layers")
     kinds, sequence = distinct(layers, stored, prefix)
-    return Model(name=name, hidden=hidden, vocab=vocab, kinds=kinds, sequence=sequence, quantization=stored, dtype=dtype,
-                 tied=tied, mtp=mtp, kv_dtype=kv_dtype, max_context=context, source=source,
-                 warnings=tuple(config.warnings), prefix=prefix, **parts)  # fmt: skip
+    return Model(
+        name=name, hidden=hidden, vocab=vocab, kinds=kinds, sequence=sequence, quantization=stored, dtype=dtype,
+        tied=tied, embeddings=embeddings, head=head, final=final, mtp=mtp, kv_dtype=kv_dtype, max_context=context,
+        source=source, warnings=tuple(config.warnings), prefix=prefix,
+    )  # fmt: skip
 
 
 def _layers(config: Config, family: Family, hidden: int, count: int) -> list[Layer]:
