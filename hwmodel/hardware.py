@@ -6,13 +6,14 @@ for a chip's name or kind.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from hwmodel.spec import catalog, yamlfile
-from hwmodel.spec.errors import InputError
+from hwmodel.spec.errors import InputError, did_you_mean
 from hwmodel.spec.number import Number
 from hwmodel.spec.schema import (
     Bytes,
@@ -31,6 +32,7 @@ from hwmodel.spec.schema import (
     Watts,
     build,
     yaml_key,
+    SUFFIXES,
 )
 
 Kind = Literal["gpu", "tpu", "sram_dataflow", "near_memory", "dataflow", "cpu", "accelerator"]
@@ -208,6 +210,10 @@ class Chip(Sourced):
         known = ", ".join(link.name for link in self.links) or "none"
         raise InputError(f"chip {self.name} has no link '{name}' (it has {known})")
 
+    def dimension(self, path: str) -> str:
+        """The dimension of the number at a dotted path."""
+        return _dimension(self, path.split("."))
+
     def numbers(self) -> list[tuple[str, Number]]:
         """Every number of the chip with its dotted path in the YAML."""
         return numbers_of(self)
@@ -216,6 +222,11 @@ class Chip(Sourced):
 _POSITIVE = frozenset({"capacity", "bandwidth", "cores", "compute", "attention", "memory", "link"}) | {
     yaml_key(name) for name in Peaks.model_fields if name.endswith("_flops_per_s")
 }
+
+
+def dimension_of(field_name: str) -> str:
+    """The dimension of a field's quantity: the unit suffix of its name."""
+    return next((suffix[1:] for suffix in SUFFIXES if field_name.endswith(suffix)), "number")
 
 
 def numbers_of(spec: Spec, prefix: str = "") -> list[tuple[str, Number]]:
@@ -234,6 +245,19 @@ def numbers_of(spec: Spec, prefix: str = "") -> list[tuple[str, Number]]:
                     label = getattr(item, "tier", None) or getattr(item, "name", None) or str(index)
                     found += numbers_of(item, f"{path}.{label}.")
     return found
+
+
+def _dimension(spec: Spec, parts: list[str]) -> str:
+    for name in type(spec).model_fields:
+        value = getattr(spec, name)
+        if yaml_key(name) == parts[0]:
+            if len(parts) == 1:
+                return dimension_of(name)
+            if isinstance(value, tuple):
+                item = next(i for i in value if parts[1] in (getattr(i, "tier", None), getattr(i, "name", None)))
+                return _dimension(item, parts[2:])
+            return _dimension(value, parts[1:])
+    return "number"
 
 
 def with_number(chip: Chip, path: str, value: float) -> Chip:
@@ -319,3 +343,63 @@ def _merged(base: Any, layer: Any) -> Any:
         known = {item[key] for item in base}
         return [_merged(item, over.get(item[key], {})) for item in base] + [i for i in layer if i[key] not in known]
     return base if layer is None else layer
+
+
+class Wire(Sourced):
+    """A link between two pools, both directions alike."""
+
+    from_: str = Field(alias="from")
+    to: str
+    bandwidth_bytes_per_s: BytesPerSecond
+    """Per direction and per chip of the pool named by `per`."""
+    latency_s: Seconds
+    """One transfer, one way."""
+    per: str = ""
+    """Pool whose chips each have this bandwidth; `to` when absent."""
+    efficiency: Plain = Number(0.9, 0.7, 0.97, "assumption of the project", "estimated")
+    exclusive: bool = False
+    """Both directions share the bandwidth."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A number of equal chips with one task."""
+
+    name: str
+    chip: Chip
+    count: int
+    memory_reserve: float = 0.08
+    """Share of every memory tier that weights and caches leave free: runtime, graphs, fragmentation."""
+    stack: str = ""
+    """Software stack whose calibration is used; none when empty."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Pools of chips and the links between them."""
+
+    pools: tuple[Pool, ...]
+    wires: tuple[Wire, ...] = ()
+
+    def pool(self, name: str) -> Pool:
+        """The pool of that name."""
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        names = [pool.name for pool in self.pools]
+        raise InputError(f"no pool named '{name}'{did_you_mean(name, names)}")
+
+    def wire(self, one: str, other: str) -> Wire:
+        """The link that joins two pools, whichever way it was written."""
+        for wire in self.wires:
+            if {wire.from_, wire.to} == {one, other}:
+                return wire
+        raise InputError(
+            f"pools '{one}' and '{other}' exchange tensors but no link joins them; add to cluster.links: "
+            f"{{from: {one}, to: {other}, bandwidth: 50 GB/s, latency: 5 us}}"
+        )
+
+    @property
+    def chips(self) -> int:
+        """Chips of all pools."""
+        return sum(pool.count for pool in self.pools)

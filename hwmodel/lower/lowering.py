@@ -210,8 +210,12 @@ class Lowering:
         return self._weights[module]
 
     def keep(self, modules: Iterable[str]) -> tuple[Stored, ...]:
-        """Weights an op holds whole on every chip: norms, biases, small vectors, tables."""
-        return tuple(stored for module in modules for stored in self._held(self.take(module), None))
+        """Weights an op holds whole on every chip: norms, small vectors, tables, each with its bias."""
+        found: list[Stored] = []
+        for module in modules:
+            if module not in self._used:  # a bias goes with its weight
+                found += self._held(self.take(module), None)
+        return tuple(found)
 
     def has(self, module: str) -> bool:
         """Whether the layer stores a weight of that name."""
@@ -240,7 +244,10 @@ class Lowering:
 
     def _held(self, weight: Weight, axis: Axis | None, copies: Dim = size(1)) -> list[Stored]:
         """The weight and its bias, if any, as one chip stores them."""
-        found = [Stored(weight.module, size(weight.rows * weight.columns, *(axis or ("",))), self._bytes(weight), weight.role, copies)]
+        form = self._format_of(weight)
+        block = form.group if form.square and weight.matrix else 0
+        elements = size(weight.rows * weight.columns, *(axis or ("",)))
+        found = [Stored(weight.module, elements, self._bytes(weight), weight.role, copies, block)]
         bias = f"{weight.module}.bias"
         if self.has(bias) and bias not in self._used:
             extra = self.take(bias)

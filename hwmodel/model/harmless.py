@@ -5,6 +5,7 @@ from __future__ import annotations
 HARMLESS_ENDINGS = (
     "_token_id", "_token_ids", "_token_index", "_dropout", "_pdrop", "dropout_prob", "_multiplier", "_multipliers",
     "_loss_coef", "_token", "_jitter_noise", "_eps", "_epsilon", "_std", "_dropout_rate", "_loss_alpha", "_softcapping",
+    "_alpha", "_beta",
 )  # fmt: skip
 _NAMES = """
 _attn_implementation _attn_implementation_autoset _commit_hash _experts_implementation _from_model_config
@@ -19,7 +20,7 @@ forced_eos_token full_attention_interval gradient_checkpointing hc_sinkhorn_iter
 hidden_activation id2label ignore_index indexer_rope_interleave init_std initial_context_length initializer_factor
 initializer_range interleave_moe_layer_step intermediate_size_mlp is_decoder label2id layer_norm_elementwise_affine
 layerdrop length_penalty logit_scale mamba_hidden_act mamba_ssm_cache_dtype mamba_ssm_dtype max_length
-max_position_embeddings max_seq_len max_window_layers min_length mlp_bias mlp_hidden_act mlp_only_layers
+max_position_embeddings max_seq_len max_window_layers min_length mlp_bias mla_use_nope mlp_hidden_act moe_renormalize moe_router_activation_func num_expert_group postnorm mlp_only_layers
 mm_tokens_per_image model_max_length moe_every_n_layer moe_intermediate_size moe_layer_freq moe_layer_offset
 moe_router_activation moe_router_scaling_factor moe_scaling moe_shared_expert_overlap mtp_use_dedicated_embeddings
 n_ctx n_group no_repeat_ngram_size norm_expert_weight norm_topk_prob num_beam_groups num_beams num_logits_to_keep

@@ -105,7 +105,7 @@ def head(config: Config, hidden: int, tied: bool) -> tuple[Weight, ...]:
 
 def final(config: Config, family: Family, hidden: int) -> tuple[Weight, ...]:
     """Norm behind the last layer, and what joins the streams of hyper-connections."""
-    if config.flag("_remove_final_layer_norm"):
+    if config.flag("_remove_final_layer_norm") or not config.flag("do_layer_norm_before", default=True):
         return ()
     streams = config.number("hc_mult", default=0, low=0, high=64)
     return (*vector("model.norm", hidden, family.norm_bias), *_joined(streams, hidden))

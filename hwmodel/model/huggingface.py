@@ -125,7 +125,7 @@ def _name_unread(config: Config) -> None:
     """Warn of keys that were not understood; those that speak of unknown layer kinds are errors."""
     config.ignore("title", "source", "quantization_config", *EXPERTS, *TOPK)
     for path, key in config.unread():
-        if key in HARMLESS or key.endswith(HARMLESS_ENDINGS):
+        if key in HARMLESS or key.endswith(HARMLESS_ENDINGS) or not config.has(key):
             continue
         if _STRUCTURAL.match(key) and config.find(key)[1] not in (False, [], {}, ""):
             config.problem(path, f"key '{key}' describes layers of a kind that is not known")

@@ -41,9 +41,14 @@ class Document:
     marks: dict[Path_, tuple[int, int]] = field(repr=False)
     """Path to 1-based (line, column)."""
     lines: tuple[str, ...] = field(repr=False)
+    given: dict[Path_, str] = field(default_factory=dict)
+    """Values put in from outside the file, as ``--set`` texts by path."""
 
     def problem(self, path: Path_, message: str, *, at_key: bool = False) -> Problem:
         """A problem at `path`, placed on the nearest known ancestor when the path itself is not in the text."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.given:
+                return Problem(message, dotted(path), f"--set {self.given[path[:length]]}")
         spot: Path_ = path
         while spot and spot not in self.marks:
             spot = spot[:-1]
@@ -182,7 +187,7 @@ class _Builder:
             tag = event.tag
             if tag is not None and tag not in ("!", "tag:yaml.org,2002:str"):
                 raise InputError(self.problem_at(event.start_mark, f"tags such as '{tag[:40]}' are not read"))
-            plain = event.implicit[0] and event.style is None
+            plain = event.implicit[0] and not event.style  # the C parser writes "", the Python one None
             self._place(_scalar(event.value) if plain else event.value, event)
         elif isinstance(event, yaml.events.MappingStartEvent | yaml.events.SequenceStartEvent):
             if event.tag is not None:

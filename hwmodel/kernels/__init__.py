@@ -1,0 +1,48 @@
+"""numba on bare arrays. Kernels import numpy and numba only, and numba is imported nowhere else.
+
+A kind of op is one file here: ``KIND``, its integer dimensions ``DIMS``, its per-op constants ``CONSTS``, and
+``price(dims, consts, where, bins, device, out)``. Files are found by scanning this folder (and the ``kernels`` folder
+of HWMODEL_PLUGINS); those without ``KIND`` are shared pieces.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+
+@cache
+def kinds() -> dict[str, ModuleType]:
+    """Every kind of op by name. Importing a kernel compiles nothing until it is called."""
+    found: dict[str, ModuleType] = {}
+    for info in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        if hasattr(module, "KIND"):
+            found[module.KIND] = module
+    for module in plugins("kernels"):
+        found[module.KIND] = module
+    return found
+
+
+def plugins(room: str) -> list[ModuleType]:
+    """Modules of a user's own folder ``$HWMODEL_PLUGINS/<room>/*.py``; nothing is loaded when the variable is unset."""
+    root = os.environ.get("HWMODEL_PLUGINS")
+    if not root:
+        return []
+    modules = []
+    for path in sorted((Path(root) / room).glob("*.py")):
+        name = f"hwmodel_plugins_{room}_{path.stem}"
+        if name not in sys.modules:
+            spec = importlib.util.spec_from_file_location(name, path)
+            if spec is None or spec.loader is None:  # pragma: no cover - a .py file always has a loader
+                continue
+            sys.modules[name] = module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        modules.append(sys.modules[name])
+    return modules

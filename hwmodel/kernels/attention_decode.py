@@ -1,0 +1,45 @@
+"""Attention of a few new tokens per sequence over a long cache: bound by reading the cache."""
+
+import numpy as np
+from numba import njit
+
+from hwmodel.kernels import columns as c
+from hwmodel.kernels.attention import visible
+from hwmodel.kernels.memory import finish, memory_time
+
+KIND = "attention_decode"
+DIMS = ("sequences", "queries", "context", "heads", "kv_heads", "shards")
+CONSTS = ("key_width", "value_width", "read_width", "kv_bytes", "activation_bytes", "window", "ratio", "topk", "softmax")
+"""Widths per head in elements; read_width: elements read per cached position and KV head (a latent is read once)."""
+
+
+@njit(cache=True, nogil=True)
+def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+    """Times (s), FLOP and bytes of decode attention on one chip.
+
+    bytes = B kv_heads positions read_width b; FLOP = 2 B queries heads positions (key + value width), intensity 2 g / b
+    independent of the batch; exponentials = B queries heads positions.
+
+    dims : (points, ops, 6) sequences on the chip, new tokens per sequence, context (new tokens included), query heads, KV
+    heads, and over how many chips the positions are split; consts : (ops, 9); others as in gemm.
+    """
+    for q in range(dims.shape[0]):
+        dq = q if device.shape[0] > 1 else 0
+        for j in range(dims.shape[1]):
+            b, s, length = dims[q, j, 0], dims[q, j, 1], dims[q, j, 2]
+            heads, kv_heads = dims[q, j, 3], dims[q, j, 4]
+            a = consts[j]
+            chip = device[dq, where[j, c.ROW]]
+            o = out[q, j]
+            # the mean over the s new tokens: the last sees `length`, the first s - 1 fewer
+            seen = visible(length - (s - 1.0) / 2.0, a[5], a[6], a[7]) / dims[q, j, 5]
+            read = visible(length, a[5], a[6], a[7]) / dims[q, j, 5]
+            kv = b * kv_heads * read * a[2] * a[3]
+            activations = b * s * heads * (a[0] + a[1]) * a[4]
+            flops = 2.0 * b * s * heads * seen * (a[0] + a[1])
+            compute = flops / (chip[c.PEAK + where[j, c.DTYPE]] * chip[c.ATTENTION_EFFICIENCY])
+            if chip[c.EXPONENTIALS] > 0.0:
+                compute = max(compute, b * s * heads * seen * a[8] / chip[c.EXPONENTIALS])
+            memory = memory_time(0.0, kv, activations, where[j], chip, o)
+            o[c.FLOPS] = flops
+            finish(compute, memory, chip, o)

@@ -1,0 +1,60 @@
+"""One matrix of a mixture-of-experts layer as a grouped product over the experts of one chip."""
+
+import numpy as np
+from numba import njit
+
+from hwmodel.kernels import columns as c
+from hwmodel.kernels.memory import finish, memory_time
+from hwmodel.kernels.routing import distinct_experts, expected_tiles, routed_tokens
+from hwmodel.kernels.tiles import tiled_time
+
+KIND = "experts"
+DIMS = ("tokens", "experts", "n", "k")
+CONSTS = ("weight_bytes", "input_bytes", "output_bytes")
+
+
+@njit(cache=True)
+def grouped_time(tokens: float, n: float, k: float, peak: float, bins: np.ndarray, device: np.ndarray) -> float:
+    """Seconds (s) of compute for the grouped product: expected tiles of every expert, then waves over the cores."""
+    cores = device[c.CORES]
+    if cores <= 0.0:
+        return 2.0 * routed_tokens(tokens, bins) * n * k / peak
+    best = np.inf
+    for j in range(c.N_TILES):
+        rows, cols = device[c.TILES + 2 * j], device[c.TILES + 2 * j + 1]
+        if rows <= 0.0:
+            break
+        tiles = 0.0
+        for b in range(c.N_BINS):
+            if bins[b, 1] <= 0.0:
+                break
+            tiles += bins[b, 1] * expected_tiles(tokens, bins[b, 0], rows)
+        tiles *= np.ceil(n / cols - 1e-9)
+        if tiles > 0.0:
+            best = min(best, tiled_time(tiles, rows, cols, k, peak, cores, device[c.SPLIT_K]))
+    return best if best < np.inf else 0.0
+
+
+@njit(cache=True, nogil=True)
+def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+    """Times (s), FLOP and bytes of the expert products of one chip.
+
+    FLOP use the routed tokens; weight bytes use the expected distinct experts E (1 - (1 - k/E)^B), between k and E.
+
+    dims : (points, ops, 4) tokens that choose among these experts, experts on the chip, n, k of one expert's matrix;
+    consts : (ops, 3) B per element; bins : (ops, N_BINS, 2); device, where, out as in gemm.
+    """
+    for q in range(dims.shape[0]):
+        dq = q if device.shape[0] > 1 else 0
+        for j in range(dims.shape[1]):
+            tokens, n, k = dims[q, j, 0], dims[q, j, 2], dims[q, j, 3]
+            chip = device[dq, where[j, c.ROW]]
+            o = out[q, j]
+            routed = routed_tokens(tokens, bins[j])
+            weights = distinct_experts(tokens, bins[j]) * n * k * consts[j, 0]
+            activations = routed * (k * consts[j, 1] + n * consts[j, 2])
+            memory = memory_time(weights, 0.0, activations, where[j], chip, o)
+            peak = chip[c.PEAK + where[j, c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
+            compute = grouped_time(tokens, n, k, peak, bins[j], chip)
+            o[c.FLOPS] = 2.0 * routed * n * k
+            finish(compute, memory, chip, o)

@@ -1,0 +1,38 @@
+"""One dense matrix product, y[m, n] = x[m, k] W[n, k]."""
+
+import numpy as np
+from numba import njit
+
+from hwmodel.kernels import columns as c
+from hwmodel.kernels.memory import finish, memory_time
+from hwmodel.kernels.tiles import product_time
+
+KIND = "gemm"
+DIMS = ("m", "n", "k", "groups")
+CONSTS = ("weight_bytes", "input_bytes", "output_bytes")
+"""Bytes per element of the weights (scales included), inputs and outputs."""
+
+
+@njit(cache=True, nogil=True)
+def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+    """Times (s), FLOP and bytes of GEMMs on one chip each.
+
+    t = max(tiles and waves at the reached peak, bytes at the reached bandwidth) + launch.
+
+    dims : (points, ops, 4) m rows, n columns, k inner, groups independent products; consts : (ops, 3) B per element;
+    where : (ops, N_WHERE); device : (1 or points, rows, N_DEVICE); out : (points, ops, N_OUT).
+    Williams et al., Roofline, CACM 2009; tiles and waves as in the CUDA matrix multiplication guide.
+    """
+    for q in range(dims.shape[0]):
+        dq = q if device.shape[0] > 1 else 0
+        for j in range(dims.shape[1]):
+            m, n, k, groups = dims[q, j, 0], dims[q, j, 1], dims[q, j, 2], dims[q, j, 3]
+            chip = device[dq, where[j, c.ROW]]
+            o = out[q, j]
+            peak = chip[c.PEAK + where[j, c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
+            weights = groups * n * k * consts[j, 0] if m > 0.0 else 0.0
+            activations = groups * (m * k * consts[j, 1] + m * n * consts[j, 2])
+            memory = memory_time(weights, 0.0, activations, where[j], chip, o)
+            compute = product_time(m, n, k, groups, peak, chip)
+            o[c.FLOPS] = 2.0 * m * n * k * groups
+            finish(compute, memory, chip, o)

@@ -1,0 +1,33 @@
+"""Symbolic dimensions to numbers."""
+
+import numpy as np
+from numba import njit
+
+TERMS = 2
+FACTORS = 4
+
+
+@njit(cache=True, nogil=True)
+def resolve(symbols: np.ndarray, unit: np.ndarray, coefficient: np.ndarray, which: np.ndarray, power: np.ndarray, out: np.ndarray) -> None:
+    """Dimensions of all ops at all points: the sum over terms of unit x ceil(coefficient x product of symbol^power).
+
+    symbols : (points, symbols); unit, coefficient : (ops, dims, TERMS); which, power : (ops, dims, TERMS, FACTORS), which =
+    -1 where unused; out : (points, ops, dims). A ceiling is the share of the busiest chip; 0 stays 0.
+    """
+    for q in range(symbols.shape[0]):
+        for j in range(unit.shape[0]):
+            for d in range(unit.shape[1]):
+                total = 0.0
+                for t in range(TERMS):
+                    value = coefficient[j, d, t]
+                    if value == 0.0:
+                        continue
+                    for f in range(FACTORS):
+                        s = which[j, d, t, f]
+                        if s < 0:
+                            break
+                        x = symbols[q, s]
+                        for _ in range(abs(power[j, d, t, f])):
+                            value = value * x if power[j, d, t, f] > 0 else value / x
+                    total += unit[j, d, t] * np.ceil(value - 1e-9)
+                out[q, j, d] = total

@@ -1,0 +1,39 @@
+"""Recurrent mixers: linear attention and state-space layers, whose state replaces the KV cache."""
+
+import numpy as np
+from numba import njit
+
+from hwmodel.kernels import columns as c
+from hwmodel.kernels.memory import finish, memory_time
+
+KIND = "scan"
+DIMS = ("sequences", "new", "heads")
+CONSTS = ("state_bytes", "state_flops", "chunk_flops", "activation_bytes")
+"""Per head: bytes of the state; FLOP per token in the recurrent form; FLOP per token in the chunked form; bytes per token."""
+
+
+@njit(cache=True, nogil=True)
+def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+    """Times (s), FLOP and bytes of a recurrence over `new` tokens per sequence on one chip.
+
+    The state is read and written once per step. A single token runs the recurrence on vector units; more tokens run in
+    chunks on the matrix units.
+
+    dims : (points, ops, 3) sequences, new tokens each, heads on the chip; consts : (ops, 4); others as in gemm.
+    """
+    for q in range(dims.shape[0]):
+        dq = q if device.shape[0] > 1 else 0
+        for j in range(dims.shape[1]):
+            b, s, heads = dims[q, j, 0], dims[q, j, 1], dims[q, j, 2]
+            a = consts[j]
+            chip = device[dq, where[j, c.ROW]]
+            o = out[q, j]
+            if s > 1.0:
+                flops = b * s * heads * a[2]
+                compute = flops / (chip[c.PEAK + where[j, c.DTYPE]] * chip[c.ATTENTION_EFFICIENCY])
+            else:
+                flops = b * s * heads * a[1]
+                compute = flops / chip[c.VECTOR] if chip[c.VECTOR] > 0.0 else 0.0
+            memory = memory_time(0.0, 2.0 * b * heads * a[0], b * s * heads * a[3], where[j], chip, o)
+            o[c.FLOPS] = flops
+            finish(compute, memory, chip, o)

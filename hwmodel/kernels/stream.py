@@ -1,0 +1,31 @@
+"""Elementwise work: norms, rotary embedding, activation functions, gathers, cache appends, sampling."""
+
+import numpy as np
+from numba import njit
+
+from hwmodel.kernels import columns as c
+from hwmodel.kernels.memory import finish, memory_time
+
+KIND = "stream"
+DIMS = ("rows", "width")
+CONSTS = ("activation_bytes", "vector_flops", "kv_bytes", "weight_bytes")
+"""Per element of rows x width: activation bytes moved, vector FLOP, KV cache bytes written; weight bytes per column."""
+
+
+@njit(cache=True, nogil=True)
+def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+    """Times (s) and bytes of elementwise ops on one chip: max(vector FLOP / vector peak, bytes / bandwidth) + launch.
+
+    dims : (points, ops, 2) rows (tokens) and width; consts : (ops, 4); others as in gemm. FLOPS counts matrix work: 0 here.
+    """
+    for q in range(dims.shape[0]):
+        dq = q if device.shape[0] > 1 else 0
+        for j in range(dims.shape[1]):
+            elements = dims[q, j, 0] * dims[q, j, 1]
+            chip = device[dq, where[j, c.ROW]]
+            o = out[q, j]
+            compute = elements * consts[j, 1] / chip[c.VECTOR] if chip[c.VECTOR] > 0.0 else 0.0
+            weights = dims[q, j, 1] * consts[j, 3] if elements > 0.0 else 0.0
+            memory = memory_time(weights, elements * consts[j, 2], elements * consts[j, 0], where[j], chip, o)
+            o[c.FLOPS] = 0.0
+            finish(compute, memory, chip, o)

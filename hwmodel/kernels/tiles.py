@@ -1,0 +1,47 @@
+"""Matrix products on a machine of cores that each work on one output tile at a time."""
+
+import numpy as np
+from numba import njit
+
+from hwmodel.kernels import columns as c
+
+
+@njit(cache=True)
+def product_time(m: float, n: float, k: float, groups: float, peak: float, device: np.ndarray) -> float:
+    """Seconds (s) of compute for `groups` products (m x k)(k x n) on one chip.
+
+    tiles = groups ceil(m/tm) ceil(n/tn); waves = ceil(tiles splits / cores); t = waves 2 tm tn ceil(k/splits) cores / peak,
+    the best over the chip's tiles. Fewer tiles than cores are split along k. With CORES = 0: 2 m n k groups / peak.
+
+    m, n, k, groups : sizes, m may be a mean; peak : FLOP/s as reached; device : (N_DEVICE,)
+    """
+    if m <= 0.0 or n <= 0.0 or k <= 0.0:
+        return 0.0
+    cores = device[c.CORES]
+    if cores <= 0.0:
+        return 2.0 * m * n * k * groups / peak
+    best = np.inf
+    for j in range(c.N_TILES):
+        rows, cols = device[c.TILES + 2 * j], device[c.TILES + 2 * j + 1]
+        if rows <= 0.0:
+            break
+        tiles = groups * np.ceil(m / rows - 1e-9) * np.ceil(n / cols - 1e-9)
+        best = min(best, tiled_time(tiles, rows, cols, k, peak, cores, device[c.SPLIT_K]))
+    return best
+
+
+@njit(cache=True, inline="always")
+def tiled_time(tiles: float, rows: float, cols: float, k: float, peak: float, cores: float, may_split: float) -> float:
+    """Seconds (s) for `tiles` output tiles of rows x cols with inner length k on `cores` cores that reach `peak` FLOP/s."""
+    splits = 1.0
+    if may_split == 1.0 and tiles < cores:
+        splits = max(1.0, min(np.floor(cores / tiles), np.floor(k / 256.0)))
+    waves = np.ceil(tiles * splits / cores - 1e-9)
+    return waves * 2.0 * rows * cols * (k / splits) * cores / peak
+
+
+@njit(cache=True)
+def wave_efficiency(m: float, n: float, rows: float, cols: float, cores: float) -> float:
+    """Share of the cores busy on average: tiles / (waves cores), without split-K."""
+    tiles = np.ceil(m / rows) * np.ceil(n / cols)
+    return tiles / (np.ceil(tiles / cores) * cores)

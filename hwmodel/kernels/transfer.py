@@ -1,0 +1,31 @@
+"""Activations from one pool of chips to another over the links that join them."""
+
+import numpy as np
+from numba import njit
+
+from hwmodel.kernels import columns as c
+
+KIND = "transfer"
+DIMS = ("elements",)
+CONSTS = ("bytes",)
+
+
+@njit(cache=True, nogil=True)
+def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+    """Times (s) and bytes of transfers: latency + bytes / aggregate bandwidth; one latency per transfer, one way.
+
+    dims : (points, ops, 1) elements of the whole tensor, all chips together; consts : (ops, 1) B per element;
+    device rows of links hold the aggregate bandwidth (B/s) and the latency (s) in link slot 0.
+    """
+    for q in range(dims.shape[0]):
+        dq = q if device.shape[0] > 1 else 0
+        for j in range(dims.shape[1]):
+            size = dims[q, j, 0] * consts[j, 0]
+            link = device[dq, where[j, c.ROW]]
+            o = out[q, j]
+            o[:] = 0.0
+            o[c.WIRE_BYTES] = size
+            if size > 0.0:
+                o[c.WIRE] = size / link[c.LINK]
+                o[c.OVERHEAD] = link[c.LINK + 1]
+            o[c.TIME] = o[c.WIRE] + o[c.OVERHEAD]

@@ -1,0 +1,94 @@
+"""Expert parallelism: whole experts on different chips, tokens sent to them and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from hwmodel.graph import OpGraph
+from hwmodel.hardware import Cluster
+from hwmodel.model.block import Size
+from hwmodel.model.dtypes import fmt
+from hwmodel.partition.strategy import Strategy, block_ends, collective, degree, on, per_chip, scale_up
+from hwmodel.partition.tensor import check_blocks
+
+
+class Expert(Strategy):
+    """Spread the routed experts of a pool over `degree` groups of `tensor` chips.
+
+    Tokens that are spread over the chips (data-parallel attention) are dispatched to the experts and combined; tokens that
+    every chip holds (tensor-parallel attention) need only the sum over chips.
+    """
+
+    kind: ClassVar[str] = "expert"
+    rank: ClassVar[int] = 20
+
+    degree: Size
+    """Groups of chips with different experts."""
+    tensor: Size = 1
+    """Chips that share each expert's matrices."""
+    pool: str = ""
+    """Pool it applies to; the first when empty."""
+    exchange: Literal["auto", "all_to_all", "all_reduce"] = "auto"
+    """How tokens reach their experts; auto: all-to-all when tokens are spread over the chips."""
+    dispatch: str = ""
+    """Format of dispatched activations, such as fp8; that of the activations when empty."""
+
+    def degrees(self, cluster: Cluster) -> Mapping[str, int]:
+        """Expert degree and tensor degree inside an expert."""
+        pool = self.pool or cluster.pools[0].name
+        return {f"{pool}.ep": self.degree, f"{pool}.etp": self.tensor}
+
+    def apply(self, graph: OpGraph, cluster: Cluster) -> None:
+        """Shard the experts, then exchange tokens around them."""
+        pool = self.pool or cluster.pools[0].name
+        ep, etp = f"{pool}.ep", f"{pool}.etp"
+        experts = [op for op in graph.ops(on(pool)) if op.role == "experts"]
+        if not experts:
+            graph.reasons.append(f"pool {pool}: nothing to split by expert: no routed experts are placed on it")
+            return
+        for op in experts:
+            check_blocks(graph, pool, op, self.tensor)
+        held = experts[0].experts.held if experts[0].experts else 0
+        if held and self.degree > held:
+            graph.reasons.append(f"pool {pool}: {self.degree} groups for {held} experts; use at most {held}, and tensor: for the rest")
+        elif held and held % self.degree:
+            most = -(-held // self.degree)
+            graph.notes.append(f"pool {pool}: {held} experts over {self.degree} groups: padded to {most} slots each")
+        graph.each(lambda op: op in experts, lambda op: op.shard(("experts",), ep).shard(("ffn",), etp))
+        if self.degree * self.tensor > 1:
+            self._exchange(graph, cluster, pool)
+
+    def _exchange(self, graph: OpGraph, cluster: Cluster, pool: str) -> None:
+        link = scale_up(graph, cluster, pool)
+        foreign = {op.pool for op in graph.ops() if op.part == "attention"} != {pool}
+        spread = foreign or graph.degrees[f"{pool}.dp"] > 1
+        kind = self.exchange if self.exchange != "auto" else ("all_to_all" if spread else "all_reduce")
+        for end, ops in block_ends(graph, pool):
+            inner = [op for op in ops if op.role == "experts"]
+            if not inner:
+                continue
+            if kind == "all_reduce":
+                total = collective(f"{end.name}.expert_reduce", "all_reduce", end.out,
+                                   degree(f"{pool}.ep").by(f"{pool}.etp", 1), end.out_bytes, end, link, out=end.out)  # fmt: skip
+                graph.insert_after(end.name, total)
+            else:
+                self._all_to_all(graph, pool, link, inner[0].name, inner[-1].name)
+
+    def _all_to_all(self, graph: OpGraph, pool: str, link: str, first: str, last: str) -> None:
+        """Dispatch before the first expert op and combine behind the last; each token goes once to each group it needs."""
+        op = graph.op(first)
+        topk = op.experts.topk if op.experts else 1.0
+        groups = self.degree * (1 - (1 - 1 / self.degree) ** topk) * self.tensor
+        hidden = op.dims["k"].exact({}) if not op.dims["k"].symbols else graph.model.hidden
+        # the chips of one data group of experts share its tokens
+        tokens = per_chip(op.dims["tokens"], [f"{pool}.ep", f"{pool}.etp"]).scaled(hidden * groups)
+        chips = degree(f"{pool}.ep").by(f"{pool}.etp", 1)
+        before = next(iter(graph.nx.predecessors(first)))
+        width = fmt(self.dispatch).bytes if self.dispatch else op.consts["input_bytes"]
+        source = graph.op(before)
+        send = collective(f"{op.segment}.dispatch", "all_to_all", tokens, chips, width, op, link, out=source.out)
+        graph.insert_after(before, send, only=[first])
+        back = graph.op(last)
+        ret = collective(f"{op.segment}.collect", "all_to_all", tokens, chips, back.consts["output_bytes"], back, link, out=back.out)
+        graph.insert_after(last, ret)

@@ -1,0 +1,119 @@
+"""Experts kept in a slower memory: streamed to the fast chip when needed, or computed where they lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from hwmodel.graph import Experts, Op, OpGraph, Stored, size
+from hwmodel.hardware import Cluster
+from hwmodel.partition.strategy import Strategy, move, on
+
+
+class Offload(Strategy):
+    """Keep the routed experts (or a fraction of them) outside the fast memory.
+
+    ``tier``: another memory tier of the same chip, read in place. ``to``: another pool; mode `stream` brings the weights
+    over the link before each layer, mode `compute` sends the activations and computes there.
+    """
+
+    kind: ClassVar[str] = "offload"
+    rank: ClassVar[int] = 12
+
+    to: str = ""
+    """Pool that keeps the experts."""
+    tier: str = ""
+    """Memory tier of the same chip that keeps them."""
+    mode: Literal["stream", "compute"] = "stream"
+    """Bring the weights to the fast chip, or the activations to the weights."""
+    fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the experts of every layer that is kept outside."""
+    prefetch: bool = False
+    """Weights of the next layer stream while this one computes (needs a guess of the routing)."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Offload:
+        if bool(self.to) == bool(self.tier):
+            raise ValueError("say where the experts are kept: either 'to: POOL' or 'tier: TIER'")
+        return self
+
+    def apply(self, graph: OpGraph, cluster: Cluster) -> None:
+        """Split off the offloaded experts and move, stream or re-home them."""
+        home = cluster.pools[0].name
+        if not any(op.experts for op in graph.ops(on(home))):
+            graph.reasons.append("offload: the model has no routed experts on the first pool to keep outside")
+            return
+        outside = _split(graph, home, self.fraction)
+        if self.tier:
+            cluster.pools[0].chip.tier(self.tier)
+            graph.each(lambda op: op.name in outside, lambda op: replace(op, tier=self.tier))
+            return
+        pool = cluster.pool(self.to).name
+        cluster.wire(home, pool)
+        if self.mode == "compute":
+            move(graph, cluster, lambda op: op.name in outside, pool)
+            return
+        for name in sorted(outside):
+            self._stream(graph, graph.op(name), pool)
+
+    def _stream(self, graph: OpGraph, op: Op, pool: str) -> None:
+        """A load of the op's weights from the far pool; the op itself then reads them from the chip's memory."""
+        if op.kind != "experts":
+            return
+        width = op.stored[0].bytes_per_element
+        per_expert = sum(stored.elements.exact({}) for stored in op.stored)
+        load = replace(
+            op, name=f"{op.name}.load", kind="load", role="communication", way=f"{pool}>{op.pool}", part=op.part,
+            dims={"tokens": op.dims["tokens"], "experts": op.dims["experts"], "elements": size(per_expert)},
+            consts={"weight_bytes": width}, contracts=(), kept=None, out=size(0), base_stored=op.stored, note="prefetch" if self.prefetch else "",
+        )  # fmt: skip
+        before = [] if self.prefetch else list(graph.nx.predecessors(op.name))[:1]
+        rank = graph.nx.nodes[op.name]["rank"]
+        graph.add(load, before)
+        graph.nx.nodes[load.name]["rank"] = rank - 1
+        graph.nx.add_edge(load.name, op.name, elements=size(0), bytes=0.0)
+        graph.put(replace(op, stored=()))
+        graph.homes[load.name] = pool
+
+
+def _split(graph: OpGraph, home: str, fraction: float) -> set[str]:
+    """Names of the expert ops to keep outside; with a fraction below 1 each is split in two first."""
+    chosen = [op for op in graph.ops(on(home)) if op.role == "experts"]
+    if fraction >= 1:
+        return {op.name for op in chosen}
+    names = {op.name: f"{op.name}_outside" for op in chosen}
+    for op in chosen:
+        total = op.experts or next(o.experts for o in chosen if o.experts and o.segment == op.segment)
+        far = round(total.total * fraction) if total else 0
+        if total is None or far in (0, total.total):
+            graph.reasons.append(f"offload: fraction {fraction:g} of {total.total if total else 0} experts is no whole number of experts")
+            return set()
+        near = total.total - far
+        graph.put(_part(op, op.name, Experts(total.total, total.topk, 0, near), near / total.total))
+        inputs = [names.get(name, name) for name in graph.nx.predecessors(op.name)]
+        other = _part(op, names[op.name], Experts(total.total, total.topk, near, far), far / total.total)
+        rank = graph.nx.nodes[op.name]["rank"]
+        graph.add(other, inputs)
+        graph.nx.nodes[other.name]["rank"] = rank
+        for target in list(graph.nx.successors(op.name)):
+            if target not in names:
+                graph.nx.add_edge(other.name, target, **graph.nx.edges[op.name, target])
+    return set(names.values())
+
+
+def _part(op: Op, name: str, experts: Experts, share: float) -> Op:
+    """The op on a share of the experts."""
+    def cut(dim_name: str) -> object:
+        dim = op.dims[dim_name]
+        return type(dim)(tuple(replace(t, count=t.count * share) if "experts" in t.axes else t for t in dim.terms))
+
+    stored = tuple(_cut(s, share) for s in op.stored)
+    dims = {dim_name: cut(dim_name) for dim_name in op.dims}
+    return replace(op, name=name, dims=dims, stored=stored, experts=experts if op.experts else None)
+
+
+def _cut(stored: Stored, share: float) -> Stored:
+    terms = tuple(replace(t, count=t.count * share) if "experts" in t.axes else t for t in stored.copies.terms)
+    return replace(stored, copies=type(stored.copies)(terms))

@@ -1,0 +1,128 @@
+"""What a partition strategy is, and the edits that several of them make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from hwmodel.graph import Dim, Op, OpGraph, Term
+from hwmodel.hardware import Cluster
+from hwmodel.kernels.collective import OPERATIONS
+from hwmodel.spec.schema import Spec
+
+DEGREES = ("tp", "cp", "pp", "ep", "etp")
+"""Tensor, context, pipeline, expert, and tensor inside an expert; data-parallel degrees follow from the chip count."""
+
+
+class Strategy(Spec):
+    """The base of partition strategies. Its fields are its YAML; it takes a valid graph and leaves a valid graph."""
+
+    kind: ClassVar[str] = ""
+    """Name in a plan."""
+    rank: ClassVar[int] = 50
+    """Strategies apply in this order, whatever order the plan lists them in: placement (10), experts (20), tensor (30),
+    context (40), pipeline (50), data (90)."""
+    kinds: ClassVar[dict[str, type[Strategy]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Make the kind known."""
+        super().__pydantic_init_subclass__(**options)
+        if cls.kind:
+            Strategy.kinds[cls.kind] = cls
+
+    def degrees(self, cluster: Cluster) -> Mapping[str, int]:
+        """Degree symbols it sets, such as ``{"gpu.tp": 4}``."""
+        return {}
+
+    def apply(self, graph: OpGraph, cluster: Cluster) -> None:
+        """Edit the graph in place (it is a copy)."""
+        raise NotImplementedError
+
+
+def on(pool: str) -> Callable[[Op], bool]:
+    """Ops placed on a pool, transfers to other pools aside."""
+    return lambda op: op.pool == pool and op.kind not in ("transfer", "load")
+
+
+def block_ends(graph: OpGraph, pool: str) -> list[tuple[Op, list[Op]]]:
+    """For each block on a pool (attention or feed-forward part of a segment): its last op and all of its ops."""
+    blocks: dict[tuple[str, str], list[Op]] = {}
+    for op in graph.ops(on(pool)):
+        if op.part in ("attention", "ffn") and op.role != "norm":
+            blocks.setdefault((op.segment, op.part), []).append(op)
+    return [(ops[-1], ops) for ops in blocks.values()]
+
+
+def collective(
+    name: str, operation: str, elements: Dim, chips: Dim, bytes_per_element: float, like: Op, link: str, **changes: Any
+) -> Op:
+    """A collective among the chips of the pool of `like`."""
+    return replace(
+        like, name=name, kind="collective", role="communication", dims={"elements": elements, "chips": chips},
+        consts={"bytes": bytes_per_element, "operation": float(OPERATIONS.index(operation))}, stored=(), kept=None,
+        experts=None, contracts=(), way=link, shards=(), copies=(), note=operation, phase="all", **changes,
+    )  # fmt: skip
+
+
+def degree(symbol: str) -> Dim:
+    """A degree as a number of chips."""
+    return Dim((Term(1.0, 1.0, ((symbol, 1),)),))
+
+
+def per_chip(elements: Dim, symbols: Iterable[str]) -> Dim:
+    """The share of one chip when a tensor is split over the degrees."""
+    for symbol in symbols:
+        elements = elements.by(symbol, -1)
+    return elements
+
+
+def scale_up(graph: OpGraph, cluster: Cluster, pool: str) -> str:
+    """The widest link of a pool's chip; a chip without links cannot work in a group."""
+    chip = cluster.pool(pool).chip
+    if not chip.links:
+        graph.reasons.append(f"pool {pool}: chip {chip.name} has no link, so its chips cannot share a model")
+        return ""
+    return chip.links[0].name
+
+
+def transfer(graph: OpGraph, cluster: Cluster, name: str, source: str, target: str, elements: Dim, width: float) -> None:
+    """Put a transfer on the edge source -> target, whose ends lie on different pools; reuse one that carries the same tensor."""
+    first, second = graph.op(source), graph.op(target)
+    cluster.wire(first.pool, second.pool)
+    way = f"{first.pool}>{second.pool}"
+    for successor in graph.nx.successors(source):
+        op = graph.op(successor)
+        if op.kind == "transfer" and op.way == way:
+            attributes = dict(graph.nx.edges[source, target])
+            graph.nx.remove_edge(source, target)
+            graph.nx.add_edge(op.name, target, **attributes)
+            return
+    op = replace(
+        first, name=name, kind="transfer", role="communication", dims={"elements": elements}, consts={"bytes": width},
+        stored=(), kept=None, experts=None, contracts=(), way=way, shards=(), copies=(), phase="all", pool=first.pool,
+        note="one message, one latency each way",
+    )  # fmt: skip
+    graph.insert_after(source, op, only=[target])
+
+
+def move(graph: OpGraph, cluster: Cluster, where: Callable[[Op], bool], pool: str, copies: float = 1.0) -> None:
+    """Place ops on another pool and put a transfer on every edge that now crosses; `copies` of each token are sent out."""
+    graph.each(where, lambda op: replace(op, pool=pool))
+    for source, target in list(graph.nx.edges):
+        first, second = graph.op(source), graph.op(target)
+        if first.pool == second.pool or "transfer" in (first.kind, second.kind) or first.segment != second.segment:
+            continue
+        out = copies if second.pool == pool else 1.0
+        width = first.out_bytes
+        transfer(graph, cluster, f"{source}>{second.pool}", source, target, first.out.scaled(out), width)
+
+
+def check_divides(graph: OpGraph, pool: str, what: str, pieces: float, by: int, remedy: str) -> None:
+    """Note as a reason that `by` does not divide `pieces`, once."""
+    if by > 1 and pieces % by:
+        fits = [str(n) for n in range(1, 65) if pieces % n == 0][:8]
+        reason = f"pool {pool}: {by} does not divide {pieces:g} {what}; {remedy or 'use ' + ', '.join(fits)}"
+        if reason not in graph.reasons:
+            graph.reasons.append(reason)

@@ -1,0 +1,259 @@
+"""Pack a placed graph into arrays once, price it at many points.
+
+This is the seam: objects stop here. A point is one row of symbols (workload and degrees) and, where chip parameters vary,
+one slice of the device array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.graph import WORKLOAD, Dim, Op, OpGraph
+from hwmodel.hardware import Chip, Cluster, Link, Pool
+from hwmodel.kernels import columns as c
+from hwmodel.kernels import kinds
+from hwmodel.kernels.resolve import FACTORS, TERMS, resolve
+from hwmodel.routing import Routing
+from hwmodel.spec.errors import InputError, InternalError
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ops of one kind."""
+
+    kind: str
+    rows: Ints
+    """Their positions in the table."""
+    unit: Array
+    coefficient: Array
+    which: Ints
+    power: Ints
+    consts: Array
+    where: Ints
+    bins: Array
+
+
+@dataclass(frozen=True)
+class OpTable:
+    """A placed graph as flat arrays."""
+
+    ops: tuple[Op, ...]
+    symbols: tuple[str, ...]
+    groups: tuple[Group, ...]
+    device_rows: tuple[str, ...]
+    """Pools, then ways between pools."""
+    notes: tuple[str, ...]
+
+    @property
+    def index(self) -> dict[str, int]:
+        """Position of each op by name."""
+        return {op.name: position for position, op in enumerate(self.ops)}
+
+
+def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = False) -> OpTable:
+    """Flatten a placed graph.
+
+    Parameters
+    ----------
+    warm
+        Operands that fit the on-chip cache are found there, as in a benchmark that repeats one op.
+
+    Raises
+    ------
+    InputError
+        When a chip multiplies none of the types an op can run in.
+    """
+    ops = tuple(graph.ops())
+    symbols = (*WORKLOAD, *sorted(graph.degrees))
+    column = {name: index for index, name in enumerate(symbols)}
+    rows = device_rows(graph, cluster)
+    notes: list[str] = []
+    by_kind: dict[str, list[int]] = {}
+    for position, op in enumerate(ops):
+        by_kind.setdefault(op.kind, []).append(position)
+    groups = []
+    for kind, positions in sorted(by_kind.items()):
+        module = kinds()[kind]
+        chosen = [ops[position] for position in positions]
+        packed = [_pack_dims([op.dims[name] for name in module.DIMS], column) for op in chosen]
+        unit, coefficient, which, power = (np.array(part) for part in zip(*packed, strict=True))
+        consts = np.array([[op.consts[name] for name in module.CONSTS] for op in chosen], dtype=np.float64)
+        where = np.array([_where(op, cluster, rows, warm, notes) for op in chosen], dtype=np.int64)
+        bins = np.array([_bins(op, graph, routing) for op in chosen])
+        groups.append(Group(kind, np.array(positions), unit, coefficient, which, power, consts.reshape(len(chosen), -1), where, bins))
+    return OpTable(ops, symbols, tuple(groups), rows, tuple(dict.fromkeys(notes)))
+
+
+def _pack_dims(dims: Sequence[Dim], column: Mapping[str, int]) -> tuple[Array, Array, Ints, Ints]:
+    unit = np.zeros((len(dims), TERMS))
+    coefficient = np.zeros((len(dims), TERMS))
+    which = np.full((len(dims), TERMS, FACTORS), -1, dtype=np.int64)
+    power = np.zeros((len(dims), TERMS, FACTORS), dtype=np.int64)
+    for d, dim in enumerate(dims):
+        if len(dim.terms) > TERMS:
+            raise InternalError(f"a dimension of {len(dim.terms)} terms; {TERMS} are packed: {dim}")
+        for t, term in enumerate(dim.terms):
+            unit[d, t], coefficient[d, t] = term.unit, term.count
+            if len(term.powers) > FACTORS:
+                raise InternalError(f"a term of {len(term.powers)} symbols; {FACTORS} are packed: {dim}")
+            for f, (name, exponent) in enumerate(term.powers):
+                which[d, t, f], power[d, t, f] = column[name], exponent
+    return unit, coefficient, which, power
+
+
+def device_rows(graph: OpGraph, cluster: Cluster) -> tuple[str, ...]:
+    """Names of the device array's rows: pools, then ``pool>pool`` for transfers and ``load:pool>pool`` for weights."""
+    ways = {f"load:{op.way}" if op.kind == "load" else op.way for op in graph.ops() if op.kind in ("transfer", "load")}
+    return (*(pool.name for pool in cluster.pools), *sorted(ways))
+
+
+def _where(op: Op, cluster: Cluster, rows: tuple[str, ...], warm: bool, notes: list[str]) -> list[int]:
+    found = [0] * c.N_WHERE
+    if op.kind in ("transfer", "load"):
+        found[c.ROW] = rows.index(f"load:{op.way}" if op.kind == "load" else op.way)
+        return found
+    pool = cluster.pool(op.pool)
+    chip = pool.chip
+    found[c.ROW] = rows.index(op.pool)
+    found[c.DTYPE] = c.DTYPES.index(operand_type(chip, op.compute, notes))
+    tiers = [tier.tier for tier in chip.memory if not tier.cache]
+    found[c.WEIGHT_TIER] = tiers.index(op.tier) if op.tier else 0
+    found[c.CACHE_TIER] = tiers.index(op.kv_tier) if op.kv_tier else 0
+    found[c.LINK_SLOT] = next((i for i, link in enumerate(chip.links) if link.name == op.way), 0)
+    found[c.WARM] = int(warm)
+    return found
+
+
+def operand_type(chip: Chip, wanted: tuple[str, ...], notes: list[str] | None = None) -> str:
+    """The first of `wanted` that the chip multiplies natively; a step to a wider type is noted.
+
+    Raises
+    ------
+    InputError
+        When there is none.
+    """
+    peaks = chip.peaks.by_dtype()
+    for position, name in enumerate(wanted):
+        if name in peaks:
+            if position and notes is not None and {wanted[0], name} != {"bf16", "fp16"}:
+                notes.append(f"chip {chip.name} has no {wanted[0]} units: such products run in {name}")
+            return name
+    raise InputError(f"chip {chip.name} multiplies {', '.join(peaks)}; the model needs one of {', '.join(wanted)}")
+
+
+def _bins(op: Op, graph: OpGraph, routing: Routing) -> Array:
+    if op.experts is None:
+        return np.zeros((c.N_BINS, 2))
+    groups = graph.degrees.get(f"{op.pool}.ep", 1)
+    return routing.bins(op.experts.total, op.experts.topk, op.experts.held, groups)
+
+
+def device_array(table: OpTable, cluster: Cluster, *, ideal: bool = False) -> Array:
+    """Hardware of every row, shape (1, rows, N_DEVICE), SI. `ideal`: efficiencies 1, overheads and latencies 0."""
+    found = np.zeros((1, len(table.device_rows), c.N_DEVICE))
+    for position, name in enumerate(table.device_rows):
+        if ">" in name:
+            found[0, position] = _way(name, cluster, ideal)
+        else:
+            found[0, position] = device_row(cluster.pool(name).chip, ideal=ideal)
+    return found
+
+
+def device_row(chip: Chip, *, ideal: bool = False) -> Array:
+    """One chip as a row of the device array, shape (N_DEVICE,), SI."""
+    row = np.zeros(c.N_DEVICE)
+    run, eff = chip.execution, chip.efficiency
+    row[c.CORES] = 0 if ideal else run.cores
+    row[c.LAUNCH] = 0 if ideal else run.launch_s
+    row[c.RAMP] = 0 if ideal else (run.ramp_s or 0)
+    row[c.VECTOR] = 0 if ideal else (run.vector_flops_per_s or 0)
+    row[c.EXPONENTIALS] = 0 if ideal else (run.exponentials_per_s or 0)
+    row[c.COMPUTE_EFFICIENCY] = 1 if ideal else eff.compute
+    row[c.ATTENTION_EFFICIENCY] = 1 if ideal else eff.attention
+    row[c.SPLIT_K] = float(run.split_k)
+    row[c.FREE_ACTIVATIONS] = float(ideal)
+    row[c.HIDDEN_COLLECTIVES] = float(run.overlapped_collectives)
+    for slot, (rows, cols) in enumerate(run.tiles[: c.N_TILES]):
+        row[c.TILES + 2 * slot : c.TILES + 2 * slot + 2] = rows, cols
+    for name, peak in chip.peaks.by_dtype().items():
+        row[c.PEAK + c.DTYPES.index(name)] = peak
+    cached = next((tier for tier in chip.memory if tier.cache), None)
+    if cached is not None and not ideal:
+        row[c.CACHE_BYTES], row[c.CACHE_BANDWIDTH] = cached.capacity_bytes, cached.bandwidth_bytes_per_s
+    for slot, tier in enumerate([tier for tier in chip.memory if not tier.cache][: c.N_TIERS]):
+        share = 1.0 if ideal else (tier.efficiency or eff.memory)
+        row[c.TIER + slot] = tier.bandwidth_bytes_per_s * share
+    for slot, link in enumerate(chip.links[: c.N_LINKS]):
+        start = c.LINK + slot * c.LINK_WIDTH
+        row[start : start + c.LINK_WIDTH] = _link(link, chip, ideal)
+    return row
+
+
+def _link(link: Link, chip: Chip, ideal: bool) -> tuple[float, float, float, float]:
+    share = 1.0 if ideal else (link.efficiency or chip.efficiency.link)
+    return link.bandwidth_bytes_per_s * share, 0.0 if ideal else link.latency_s, float(link.domain), float(link.reduces)
+
+
+def _way(name: str, cluster: Cluster, ideal: bool) -> Array:
+    """A row for a way between pools: slot 0 holds bandwidth and latency.
+
+    Transfers: the aggregate of the chips that `per` names, at most what the other pool's scale-out links carry. Loads: the
+    share of one receiving chip, at most its share of the far memory.
+    """
+    source, target = (cluster.pool(part) for part in name.removeprefix("load:").split(">"))
+    wire = cluster.wire(source.name, target.name)
+    share = 1.0 if ideal else wire.efficiency
+    per = cluster.pool(wire.per or wire.to)
+    other = source if per is target else target
+    total = wire.bandwidth_bytes_per_s * per.count * share
+    total = min(total, _way_out(other) * share)
+    if wire.exclusive:
+        total /= 2
+    if name.startswith("load:"):
+        tier = source.chip.main
+        reached = tier.bandwidth_bytes_per_s * (1.0 if ideal else (tier.efficiency or source.chip.efficiency.memory))
+        total = min(total, reached * source.count) / target.count
+    row = np.zeros(c.N_DEVICE)
+    row[c.LINK : c.LINK + 3] = total, 0.0 if ideal else wire.latency_s, 2.0
+    return row
+
+
+def _way_out(pool: Pool) -> float:
+    """Bytes per second that a pool's chips can send outside together, where the chip states a scale-out link."""
+    outside = next((link for link in pool.chip.links if link.name == "nic"), None)
+    return float("inf") if outside is None else outside.bandwidth_bytes_per_s * pool.count
+
+
+def points(table: OpTable, values: Mapping[str, float]) -> Array:
+    """One point as an array, shape (1, symbols)."""
+    return np.array([[float(values[name]) for name in table.symbols]])
+
+
+def price(table: OpTable, symbols: Array, device: Array) -> Array:
+    """Price every op at every point.
+
+    Parameters
+    ----------
+    symbols : (points, symbols)
+    device : (1 or points, rows, N_DEVICE)
+
+    Returns
+    -------
+    (points, ops, N_OUT), SI; see `hwmodel.kernels.columns`.
+    """
+    out = np.zeros((len(symbols), len(table.ops), c.N_OUT))
+    for group in table.groups:
+        module = kinds()[group.kind]
+        dims = np.empty((len(symbols), len(group.rows), len(module.DIMS)))
+        resolve(symbols, group.unit, group.coefficient, group.which, group.power, dims)
+        part = np.zeros((len(symbols), len(group.rows), c.N_OUT))
+        module.price(dims, group.consts, group.where, group.bins, device, part)
+        out[:, group.rows] = part
+    return out

@@ -1,0 +1,102 @@
+"""From ranges of inputs to ranges of answers: every stated range is tried at both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hwmodel.hardware import Cluster, with_number
+from hwmodel.kernels import columns as c
+from hwmodel.spec.number import Number
+from hwmodel.timing import Array, OpTable, device_array, price
+
+_NO_TIME = ("price.", "power.", "area", "clock")
+"""Numbers that do not enter a time."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A number with a range, and what its range does to the step."""
+
+    path: str
+    status: str
+    source: str
+    effect: float
+    """(time at one end of the range - time at the other) / time, positive."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Ranges of the step and of every op from the ranges of the inputs."""
+
+    low: float
+    """Factor on the step's time at the low end."""
+    high: float
+    op_low: Array
+    """(ops,) factors."""
+    op_high: Array
+    inputs: tuple[Input, ...]
+
+
+def spread(table: OpTable, cluster: Cluster, symbols: Array, base: Array, time_of: Callable[[Array], float]) -> Spread:
+    """Vary every input that has a range, one at a time, and add the effects as independent ones, in log space.
+
+    Parameters
+    ----------
+    base : (ops, N_OUT) priced at the values themselves
+    time_of : step time in s from priced ops (ops, N_OUT)
+    """
+    cases = _cases(cluster)
+    if not cases:
+        ones = np.ones(len(table.ops))
+        return Spread(1.0, 1.0, ones, ones, ())
+    devices = np.concatenate([device_array(table, changed) for _, _, low, high in cases for changed in (low, high)])
+    priced = price(table, np.repeat(symbols, len(devices), axis=0), devices)
+    step = time_of(base)
+    steps = np.log(np.array([time_of(part) for part in priced]) / step).reshape(-1, 2)
+    ops = np.log(np.maximum(priced[:, :, c.TIME], 1e-15) / np.maximum(base[:, c.TIME], 1e-15)).reshape(-1, 2, len(table.ops))
+    inputs = [
+        Input(path, number.status, number.source, float(abs(np.expm1(pair[0]) - np.expm1(pair[1]))))
+        for (path, number, _, _), pair in zip(cases, steps, strict=True)
+    ]
+    inputs.sort(key=lambda item: -item.effect)
+    return Spread(
+        float(np.exp(-_joined(-steps))), float(np.exp(_joined(steps))), np.exp(-_joined(-ops)), np.exp(_joined(ops)),
+        tuple(item for item in inputs if item.effect > 1e-4),
+    )  # fmt: skip
+
+
+def _joined(effects: Array) -> Array:
+    """Root of the sum of squares of each input's larger effect in one direction; (inputs, 2, ...) to (...)."""
+    return np.asarray(np.sqrt((np.maximum(effects.max(axis=1), 0.0) ** 2).sum(axis=0)))
+
+
+def _cases(cluster: Cluster) -> list[tuple[str, Number, Cluster, Cluster]]:
+    """(path, number, cluster with the number at its low end, at its high end); equal chips vary together."""
+    found = []
+    for name in dict.fromkeys(pool.chip.name for pool in cluster.pools):
+        chip = next(pool.chip for pool in cluster.pools if pool.chip.name == name)
+        for path, number in chip.numbers():
+            if number.ranged and not path.startswith(_NO_TIME) and not path.endswith((".energy", ".capacity", ".usd_per_gb")):
+                ends = [
+                    replace(cluster, pools=tuple(
+                        replace(pool, chip=with_number(pool.chip, path, end)) if pool.chip.name == name else pool for pool in cluster.pools
+                    ))
+                    for end in (number.low, number.high)
+                ]  # fmt: skip
+                found.append((f"{name}.{path}", number, *ends))
+    for index, wire in enumerate(cluster.wires):
+        for field, key in (("bandwidth_bytes_per_s", "bandwidth"), ("latency_s", "latency"), ("efficiency", "efficiency")):
+            number = getattr(wire, field)
+            if number.ranged:
+                ends = [_rewired(cluster, index, field, end) for end in (number.low, number.high)]
+                found.append((f"link {wire.from_}-{wire.to}.{key}", number, *ends))
+    return found  # type: ignore[return-value]
+
+
+def _rewired(cluster: Cluster, index: int, field: str, value: float) -> Cluster:
+    wire = cluster.wires[index]
+    changed = wire.model_copy(update={field: getattr(wire, field).at(value)})
+    return replace(cluster, wires=(*cluster.wires[:index], changed, *cluster.wires[index + 1 :]))
