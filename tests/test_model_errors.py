@@ -252,7 +252,7 @@ def test_explicit_layers(tmp_path: Path) -> None:
         ("inter: 4096", "width: 4096", r"own\.yaml:8:\d+: layers\[0\]\.ffn.*unknown key 'width'"),
         ("topk: 2", "topk: 20", "topk 20 is more than the 16 experts"),
         ("vocab_size: 32000", "vocab_size: -1", "vocab_size"),
-        ("mxfp4", "mxfp3", "unknown dtype 'mxfp3', did you mean 'mxfp4'"),
+        ("mxfp4", "mxfp3", "unknown dtype 'mxfp3', did you mean 'mxfp"),
         ("kind: ffn, ", "", "missing key 'kind'"),
         ("count: 2", "count: 100000", "count"),
     ],

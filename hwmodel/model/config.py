@@ -11,6 +11,8 @@ MAX_LAYERS = 2_000
 MAX_WIDTH = 10_000_000
 MAX_VOCAB = 100_000_000
 _REQUIRED: Any = object()
+_USUAL = ("intermediate_size", "num_experts")
+"""Of keys with many names, the ones to ask for."""
 
 
 class Config:
@@ -74,8 +76,10 @@ class Config:
         if value is None:
             if default is not _REQUIRED:
                 return default
-            also = f" (or {', '.join(repr(name) for name in names[1:])})" if names[1:] else ""
-            self.problem((), f"missing key '{names[0]}'{also}")
+            usual = next((name for name in names if name in _USUAL), names[0])
+            others = [name for name in names if name != usual][:4]
+            also = f" (or {', '.join(repr(name) for name in others)})" if others else ""
+            self.problem((), f"missing key '{usual}'{also}")
             return low
         return self.whole(path, value, low, high)
 
