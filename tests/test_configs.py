@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,14 @@ def test_counts_are_exact(file: str) -> None:
     if row["kv_bytes_per_token_bf16"]:
         assert law.bytes_per_token == int(row["kv_bytes_per_token_bf16"])
         assert law.fixed_bytes == int(row["fixed_state_bytes_per_sequence"])
+
+
+@pytest.mark.parametrize("file", ORACLE)
+def test_vision_parts_stand_apart(file: str) -> None:
+    """The oracle's notes state the vision part where the class has one."""
+    stated = re.search(r"vision/audio part \+(\d+)", ORACLE[file]["note"])
+    if stated is not None:
+        assert load_model(CONFIGS / file).vision_params == int(stated.group(1))
 
 
 @pytest.mark.parametrize("file", ORACLE)

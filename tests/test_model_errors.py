@@ -40,7 +40,8 @@ def refused(config: object) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"])  # fmt: skip
+@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                                 "vocab_size"])  # fmt: skip
 def test_missing_keys_are_named(key: str) -> None:
     assert f"missing key '{key}'" in refused({name: value for name, value in PLAIN.items() if name != key})
 
@@ -264,8 +265,8 @@ def test_explicit_mistakes_are_located(tmp_path: Path, old: str, new: str, words
 
 # ---- nothing else ever comes out -----------------------------------------------------------------------------------
 
-JUNK = st.sampled_from([None, -1, 0, 1, 3, 10**9, 10**400, 0.5, float("nan"), float("inf"), "", "x", "12", True, [], [1],
-                        [None], ["x"], [[1]], {}, {"a": 1}, [{}], ["full_attention"] * 3, "*-ME"])  # fmt: skip
+JUNK = st.sampled_from([None, -1, 0, 1, 3, 10**9, 10**400, 0.5, float("nan"), float("inf"), "", "x", "12", True, [],
+                        [1], [None], ["x"], [[1]], {}, {"a": 1}, [{}], ["full_attention"] * 3, "*-ME"])  # fmt: skip
 
 
 @settings(max_examples=150, deadline=None, database=None, derandomize=True)
@@ -275,8 +276,7 @@ def test_mutated_configs_are_read_or_refused(path: Path, data: st.DataObject) ->
     for _ in range(data.draw(st.integers(1, 3))):
         value[data.draw(st.sampled_from(sorted(value)))] = data.draw(JUNK)
     try:
-        model = from_huggingface(Document(path.name, value, {}, ()))
+        said = counts.describe(from_huggingface(Document(path.name, value, {}, ())))["params_total"]
     except InputError as error:
-        assert str(error)
-    else:
-        assert counts.describe(model)["params_total"] > 0
+        said = str(error)
+    assert said

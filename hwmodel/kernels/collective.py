@@ -64,7 +64,6 @@ def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndar
             operation = consts[j, 1]
             chip = device[dq, where[j, c.ROW]]
             o = out[q, j]
-            o[:] = 0.0
             slot = where[j, c.LINK_SLOT]
             inner = chip[c.LINK + slot * c.LINK_WIDTH : c.LINK + (slot + 1) * c.LINK_WIDTH]
             domain = min(n, inner[2])

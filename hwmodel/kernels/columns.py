@@ -2,7 +2,7 @@
 
 ``device[q, row, column]``: hardware of one pool of chips (or of one link between pools) at point q.
 ``where[op, column]``: which row, operand type, memory tier and link an op uses.
-``out[q, op, column]``: what a kernel answers.
+``out[q, op, column]``: what a kernel answers; zeros when it is called.
 """
 
 # --- device ---------------------------------------------------------------------------------------------------------

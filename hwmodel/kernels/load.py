@@ -28,7 +28,6 @@ def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndar
             size = copies * dims[q, j, 2] * consts[j, 0]
             way = device[dq, where[j, c.ROW]]
             o = out[q, j]
-            o[:] = 0.0
             o[c.WIRE_BYTES] = size
             if size > 0.0:
                 o[c.WIRE] = size / way[c.LINK]

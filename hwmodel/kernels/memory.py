@@ -6,7 +6,7 @@ from numba import njit
 from hwmodel.kernels import columns as c
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def stream_time(bytes_: float, bandwidth: float, ramp: float) -> float:
     """Seconds to stream `bytes_` (B) at `bandwidth` (B/s) with a start-up of `ramp` (s).
 
@@ -56,7 +56,7 @@ def memory_time(weights: float, kv: float, activations: float, where: np.ndarray
     return slowest
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def finish(compute: float, memory: float, device: np.ndarray, out: np.ndarray) -> None:
     """Fill TIME = max(compute, memory) + launch and its parts (s): compute and memory overlap inside one op."""
     out[c.COMPUTE] = compute

@@ -66,7 +66,23 @@ def exact(
         for _ in range(count[r]):
             advance(segment[r], stage[r], tasks, lane, inputs, input_, seconds, free, ready, began, end, start[layer], finish[layer])
             layer += 1
-    return ready.max()
+    return latest(ready)
+
+
+@njit(cache=True)
+def latest(times: np.ndarray) -> float:
+    """The largest of some times (s)."""
+    found = 0.0
+    for t in times:
+        found = max(found, t)
+    return found
+
+
+@njit(cache=True)
+def copied(source: np.ndarray, target: np.ndarray) -> None:
+    """Copy a vector; slices compile ten times slower."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
 
 
 @njit(cache=True, nogil=True)
@@ -86,27 +102,30 @@ def closed(
     end = np.zeros(seconds.shape[0])
     start = np.zeros((batches, seconds.shape[0]))
     finish = np.zeros((batches, seconds.shape[0]))
-    old_free, old_ready, old_began = np.zeros((stages, lanes)), np.zeros(batches), np.zeros(batches)
+    old_free, old_ready, old_began = np.zeros(lanes), np.zeros(batches), np.zeros(batches)
     before = 0.0
     for turn in range(rounds):
         for r in range(segment.shape[0]):
             left = count[r]
             growth = -1.0
             while left > 0:
-                old_free[:], old_ready[:], old_began[:] = free, ready, began
+                copied(free[stage[r]], old_free)
+                copied(ready, old_ready)
+                copied(began, old_began)
                 advance(segment[r], stage[r], tasks, lane, inputs, input_, seconds, free, ready, began, end, start, finish)
                 left -= 1
                 step = ready[0] - old_ready[0]
-                if left > 1 and abs(step - growth) <= 1e-13 * ready[0] and _shifted(old_free, free, old_ready, ready, old_began, began, stage[r], step):
+                if left > 1 and abs(step - growth) <= 1e-13 * ready[0] and _shifted(old_free, free[stage[r]], old_ready, ready, old_began, began, step):
                     jump = step * left
-                    ready += jump
-                    began += jump
+                    for b in range(batches):
+                        ready[b] += jump
+                        began[b] += jump
                     for k in range(lanes):
-                        if free[stage[r], k] > old_free[stage[r], k]:
+                        if free[stage[r], k] > old_free[k]:
                             free[stage[r], k] += jump
                     left = 0
                 growth = step
-        now = ready.max()
+        now = latest(ready)
         if turn == 0:
             out[0] = now
         out[1] = now - before
@@ -116,15 +135,15 @@ def closed(
 @njit(cache=True, nogil=True)
 def _shifted(
     old_free: np.ndarray, free: np.ndarray, old_ready: np.ndarray, ready: np.ndarray, old_began: np.ndarray, began: np.ndarray,
-    stage: int, step: float,
+    step: float,
 ) -> bool:  # fmt: skip
     """Whether every time moved by `step` (s) in the last layer; lanes that were not used stayed where they were."""
     tiny = 1e-12 * (abs(ready[0]) + step)
     for b in range(ready.shape[0]):
         if abs(ready[b] - old_ready[b] - step) > tiny or abs(began[b] - old_began[b] - step) > tiny:
             return False
-    for k in range(free.shape[1]):
-        moved = free[stage, k] - old_free[stage, k]
+    for k in range(free.shape[0]):
+        moved = free[k] - old_free[k]
         if moved != 0.0 and abs(moved - step) > tiny:
             return False
     return True

@@ -30,7 +30,7 @@ def product_time(m: float, n: float, k: float, groups: float, peak: float, devic
     return best
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def tiled_time(tiles: float, rows: float, cols: float, k: float, peak: float, cores: float, may_split: float) -> float:
     """Seconds (s) for `tiles` output tiles of rows x cols with inner length k on `cores` cores that reach `peak` FLOP/s."""
     splits = 1.0

@@ -23,7 +23,6 @@ def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndar
             size = dims[q, j, 0] * consts[j, 0]
             link = device[dq, where[j, c.ROW]]
             o = out[q, j]
-            o[:] = 0.0
             o[c.WIRE_BYTES] = size
             if size > 0.0:
                 o[c.WIRE] = size / link[c.LINK]

@@ -127,7 +127,8 @@ class Model:
     final: tuple[Weight, ...] = ()
     """Final norm and whatever else stands once behind the layers."""
     mtp: Mtp | None = None
-    vision_params: int = 0
+    vision_params: int | None = 0
+    """Of the vision part, outside the totals; None when there is one that is not counted."""
     kv_dtype: Format | None = None
     """The checkpoint's own KV format (hf_quant); None when it states none."""
     max_context: int = 0

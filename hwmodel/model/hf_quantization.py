@@ -141,7 +141,9 @@ def _from_groups(
             raise InputError(document.problem(at, "expected an object with 'weights'"))
         found = _scheme(document, (*at, "weights"), weights)
         targets = group.get("targets") or ["Linear"]
-        named = [target for target in targets if isinstance(target, str) and target != "Linear"]
+        if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
+            raise InputError(document.problem((*at, "targets"), "expected a list of module names"))
+        named = [target for target in targets if target != "Linear"]
         rules += [Rule(_pattern(target), found, _layer(target)) for target in named]
         default = found if "Linear" in targets else default
     return Quantization(default, tuple(rules), wide, default.name)

@@ -20,6 +20,7 @@ from hwmodel.model.harmless import HARMLESS, HARMLESS_ENDINGS
 from hwmodel.model.hf_attention import mixer_blocks
 from hwmodel.model.hf_ffn import EXPERTS, TOPK, ffn_blocks
 from hwmodel.model.hf_quantization import activation_dtype, quantization
+from hwmodel.model.hf_vision import vision_params
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 
@@ -66,6 +67,7 @@ def _model(config: Config, family: Family, companion: Document | None, name: str
     embeddings = hf_around.embeddings(config, family, hidden, count, tied)
     head = hf_around.head(config, hidden, tied)
     final = hf_around.final(config, family, hidden)
+    vision = vision_params(config, hidden)
     mtp = hf_around.mtp(config, family, hidden, layers)
     source = config.text("source")
     _name_unread(config)
@@ -75,7 +77,7 @@ def _model(config: Config, family: Family, companion: Document | None, name: str
     return Model(
         name=name, hidden=hidden, vocab=vocab, kinds=kinds, sequence=sequence, quantization=stored, dtype=dtype,
         tied=tied, embeddings=embeddings, head=head, final=final, mtp=mtp, kv_dtype=kv_dtype, max_context=context,
-        source=source, warnings=tuple(config.warnings), prefix=prefix,
+        vision_params=vision, source=source, warnings=tuple(config.warnings), prefix=prefix,
     )  # fmt: skip
 
 
