@@ -174,7 +174,16 @@ def test_c5_state_of_many_short_sequences() -> None:
 def test_c7_windows_fill_up(context: int) -> None:
     law = counts.kv_law(load("gemma-4-31b"), BF16)
     assert law.at(context) == 81_920 * context + 819_200 * min(context, 1_024)
+    assert law.at(context, full=True) == (81_920 + 819_200) * context
     assert law.at(131_072) / 2**30 == pytest.approx(10.78, abs=0.005)
+    assert law.at(131_072, full=True) / 2**30 == pytest.approx(110.0, abs=0.05)
+
+
+def test_c7_rings_and_pages() -> None:
+    law = counts.kv_law(load("gemma-4-31b"), BF16)
+    assert law.at(8_192, chunk=512) == 81_920 * 8_192 + 819_200 * 1_536
+    assert law.at(128, chunk=512) == law.at(128)  # never longer than the sequence
+    assert law.at(100, block=16) == (81_920 + 819_200) * 112
 
 
 def test_c11_every_byte_scales_with_the_format() -> None:

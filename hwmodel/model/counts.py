@@ -49,10 +49,24 @@ class KvLaw:
         """Bytes per sequence that do not grow once every window is full."""
         return self.state_bytes + sum(window.tokens * window.bytes_per_token for window in self.windows)
 
-    def at(self, context: int, batch: int = 1) -> float:
-        """Bytes of `batch` sequences of `context` tokens each; shorter than a window, only that much of it."""
-        windowed = sum(min(context, window.tokens) * window.bytes_per_token for window in self.windows)
-        return batch * (self.bytes_per_token * context + windowed + self.state_bytes)
+    def at(self, context: int, batch: int = 1, *, full: bool = False, chunk: int = 0, block: int = 1) -> float:
+        """Bytes of `batch` sequences of `context` tokens each.
+
+        Parameters
+        ----------
+        full
+            Windowed layers are reserved at full length, as engines without a hybrid cache manager do.
+        chunk
+            Tokens a prefill chunk adds to the ring of a window: it holds min(window + chunk, context) tokens.
+        block
+            Tokens per page; every layer's tokens are rounded up to whole pages.
+        """
+        pages = _paged(context, block)
+        windowed = sum(
+            (pages if full else _paged(min(context, window.tokens + chunk), block)) * window.bytes_per_token
+            for window in self.windows
+        )
+        return batch * (self.bytes_per_token * pages + windowed + self.state_bytes)
 
 
 def stored_weights(model: Model) -> Iterator[tuple[int, int | None, Weight]]:
@@ -194,6 +208,7 @@ def describe(
             "fixed_bytes_per_sequence": _whole(law.fixed_bytes),
             "layout": law.layout,
             "bytes_at_context": None if at is None else _whole(law.at(at, batch)),
+            "bytes_at_context_full_length": None if at is None else _whole(law.at(at, batch, full=True)),
             "context": at,
             "batch": batch,
             "dtype": law.format.name,
@@ -220,6 +235,10 @@ def _bytes(weight: Weight, stored: Format) -> float:
 
 def _part(block: Any) -> str | None:
     return None if block is None else block.summary()
+
+
+def _paged(tokens: int, block: int) -> int:
+    return -(-tokens // block) * block
 
 
 def _whole(value: float) -> int | float:

@@ -10,7 +10,7 @@ Read = Callable[[str], int]
 
 
 def vision_params(config: Config, hidden: int) -> int | None:
-    """Count the vision part; 0 when there is none, None when it is of a kind that is not counted (or there is audio)."""
+    """Count the vision part; 0 when there is none, None when its kind is not counted (or there is audio)."""
     path, raw = config.find("vision_config")
     if raw is None:
         return 0
@@ -48,7 +48,7 @@ def _siglip(read: Read, hidden: int, deep: int) -> int:
 
 
 def _gemma(read: Read, hidden: int, deep: int) -> int:
-    """Gated blocks with four norms and normed queries and keys; a table of positions per axis; one matrix to the text."""
+    """Gated blocks with four norms, normed queries and keys; a table of positions per axis; one matrix to the text."""
     width, inner, head = read("hidden_size"), read("intermediate_size"), read("head_dim")
     queries, keys = read("num_attention_heads") * head, read("num_key_value_heads") * head
     block = 2 * width * (queries + keys) + 2 * head + 3 * width * inner + 4 * width
