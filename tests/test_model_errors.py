@@ -120,6 +120,12 @@ def test_unknown_keys_are_named_in_a_warning() -> None:
     assert model.warnings == ("key 'frobnication_rate' is not understood and was not used",)
 
 
+def test_misspelt_keys_get_a_hint() -> None:
+    changed = {name: value for name, value in PLAIN.items() if name != "num_key_value_heads"}
+    (warning,) = read(changed | {"num_key_value_head": 4}).warnings
+    assert "did you mean 'num_key_value_heads'?" in warning
+
+
 def test_unknown_architecture_is_read_with_a_warning() -> None:
     model = read(PLAIN | {"architectures": ["NewForCausalLM"], "model_type": "new"})
     assert counts.params_total(model) == counts.params_total(read(PLAIN))

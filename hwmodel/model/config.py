@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodel.spec.errors import InputError, Problem
+from hwmodel.spec.errors import InputError, Problem, did_you_mean
 from hwmodel.spec.yamlfile import Document, Path_
 
 MAX_LAYERS = 2_000
@@ -149,6 +149,12 @@ class Config:
     def unread(self) -> list[tuple[Path_, str]]:
         """Keys that nothing has asked for, with their places."""
         return [((*path, key), key) for path, level in self.levels for key in level if key not in self._read]
+
+    def nearest(self, key: str) -> str:
+        """``, did you mean 'x'?`` when a key that was asked for is spelt almost alike and absent."""
+        absent = [name for name in self._read if all(name not in level for _, level in self.levels)]
+        hint = did_you_mean(key, absent)
+        return hint if "did you mean" in hint else ""
 
     def ignore(self, *names: str) -> None:
         """Mark keys as understood although their values do not matter here."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hwmodel.model.config import Config
-from hwmodel.spec.errors import InputError
+from hwmodel.spec.errors import InputError, did_you_mean
 
 GEMMA_NORMS = (
     "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
@@ -177,7 +177,8 @@ def _generic(config: Config, names: list[str], types: list[str]) -> Family:
     if not names:
         raise InputError(document.problem(kind_place, f"unknown model_type {_listed(types)} and no 'architectures'"))
     if not any(name.endswith(_DECODERS) for name in names):
-        message = f"unknown architecture {_what(names, types)}: expected a decoder, such as 'LlamaForCausalLM'"
+        hint = did_you_mean(names[0], _BY_ARCHITECTURE) or ", such as 'LlamaForCausalLM'"
+        message = f"unknown architecture {_what(names, types)}: expected a decoder's class{hint}"
         raise InputError(document.problem(place, message))
     activation = config.text("hidden_act", "hidden_activation")
     if activation.lower() not in _GATED:

@@ -206,7 +206,7 @@ def _algorithm(document: Document, at: Path_, name: Any) -> Format:
 
 def _kv_format(document: Document, raw: dict[str, Any]) -> Format | None:
     name = raw.get("kv_cache_quant_algo")
-    if name is None or name == "None":
+    if name is None or str(name).lower() == "none":
         return None
     return _algorithm(document, ("quantization", "kv_cache_quant_algo"), name)
 

@@ -132,4 +132,4 @@ def _name_unread(config: Config) -> None:
         if _STRUCTURAL.match(key) and config.find(key)[1] not in (False, [], {}, ""):
             config.problem(path, f"key '{key}' describes layers of a kind that is not known")
             continue
-        config.warn(f"key '{key[:60]}' is not understood and was not used")
+        config.warn(f"key '{key[:60]}' is not understood and was not used{config.nearest(key)}")
