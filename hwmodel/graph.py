@@ -295,6 +295,8 @@ class OpGraph:
     """Pipeline stages: how often each segment runs in each; empty without a pipeline."""
     pipeline_batches: int = 1
     """Parts of the batch in flight in the pipeline."""
+    sent_to_experts: bool = False
+    """Tokens arrive from another pool already at the chips of their experts."""
     homes: dict[str, str] = field(default_factory=dict)
     """Pool that stores the weights of a load op."""
     notes: list[str] = field(default_factory=list)

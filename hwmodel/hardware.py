@@ -91,6 +91,9 @@ class Link(Sourced):
     domain: int = 2
     """How many chips reach each other over this link."""
     topology: Topology = "switch"
+    peer_bandwidth_bytes_per_s: BytesPerSecond | None = None
+    """To one other chip, where lanes are wired to fixed peers: a group of n uses at most n - 1 times this. With topology
+    all_to_all and no such value: the bandwidth over domain - 1."""
     reduces: bool = False
     """The switch adds and multicasts (NVLink SHARP): an all-reduce moves its bytes once."""
     efficiency: Plain | None = None

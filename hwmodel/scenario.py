@@ -35,6 +35,8 @@ class Dtypes(Spec):
     """Of activations; the model's own type when empty."""
     kv: str = ""
     """Of the KV cache; the checkpoint's, else that of the activations, when empty."""
+    attention: str = ""
+    """In which attention multiplies, such as fp8 on chips that can; that of the activations when empty."""
 
 
 class PoolSpec(Spec):
@@ -301,11 +303,13 @@ def _formats(spec: Dtypes, model: Model, document: Document) -> tuple[Formats, s
 
     activations = read("activations", spec.activations) if spec.activations else model.dtype
     weights = read("weights", spec.weights) if spec.weights else None
+    attention = read("attention", spec.attention) if spec.attention else None
+    kv, kv_from = activations, "the activations"
     if spec.kv:
-        return Formats(activations, read("kv", spec.kv), weights), "the scenario"
-    if model.kv_dtype is not None:
-        return Formats(activations, model.kv_dtype, weights), "the checkpoint"
-    return Formats(activations, activations, weights), "the activations"
+        kv, kv_from = read("kv", spec.kv), "the scenario"
+    elif model.kv_dtype is not None:
+        kv, kv_from = model.kv_dtype, "the checkpoint"
+    return Formats(activations, kv, weights, attention), kv_from
 
 
 def _beside(name: str, file: str) -> str:

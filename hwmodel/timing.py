@@ -196,9 +196,14 @@ def device_row(chip: Chip, *, ideal: bool = False) -> Array:
     return row
 
 
-def _link(link: Link, chip: Chip, ideal: bool) -> tuple[float, float, float, float]:
+def _link(link: Link, chip: Chip, ideal: bool) -> tuple[float, ...]:
     share = 1.0 if ideal else (link.efficiency or chip.efficiency.link)
-    return link.bandwidth_bytes_per_s * share, 0.0 if ideal else link.latency_s, float(link.domain), float(link.reduces)
+    latency = 0.0 if ideal else link.latency_s
+    topology = float(c.TOPOLOGIES.index(link.topology))
+    peer = link.peer_bandwidth_bytes_per_s or 0.0
+    if not peer and link.topology == "all_to_all" and link.domain > 1:
+        peer = link.bandwidth_bytes_per_s / (link.domain - 1)
+    return link.bandwidth_bytes_per_s * share, latency, float(link.domain), float(link.reduces), topology, peer * share
 
 
 def _way(name: str, cluster: Cluster, ideal: bool) -> Array:

@@ -10,32 +10,46 @@ DIMS = ("elements", "chips")
 CONSTS = ("bytes", "operation")
 """Bytes per element; which collective, an index into OPERATIONS."""
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "p2p")
-RING, SWITCH, TORUS = 1.0, 0.0, 2.0
 
 
 @njit(cache=True)
-def one_level(operation: float, size: float, n: float, bandwidth: float, latency: float, reduces: float) -> tuple[float, float]:
-    """(seconds on the wire, seconds of latency) of one collective over n chips joined by one link.
+def one_level(
+    operation: float, size: float, n: float, bandwidth: float, latency: float, reduces: float, topology: float, peer: float
+) -> tuple[float, float]:
+    """(seconds on the wire, seconds of latency) of one collective over n chips joined by one kind of link.
 
-    all-reduce: the quickest of one-shot a + (n-1) S/B, two-shot 2a + 2 (n-1)/n S/B, ring 2(n-1) a + 2 (n-1)/n S/B, and
-    in-switch reduction a + S/B where the link can. all-gather and reduce-scatter of a full buffer S: a + (n-1)/n S/B.
-    all-to-all: a + (n-1)/n S/B. p2p: a + S/B. The one-shot crossing is S = a B / ((n-1)(1-2/n)).
+    Switch: all-reduce is the quickest of one-shot a + (n-1) S/B, two-shot 2a + 2 (n-1)/n S/B and, where the switch adds,
+    a + S/B; the one-shot crossing is S = a B / ((n-1)(1-2/n)). All-gather, reduce-scatter, all-to-all: a + (n-1)/n S/B.
+    Lanes wired to fixed peers: at most n-1 times the bandwidth to one peer. Ring and torus: hops instead of one
+    latency, 2(n-1) a + 2 (n-1)/n S/B for a ring all-reduce; a torus of side s = sqrt(n) takes 4(s-1) hops; an all-to-all
+    shares the bisection, n/8 (ring) or s/8 (torus) times S/B. p2p: a + S/B.
 
-    size : bytes of the full buffer (B); bandwidth : B/s per direction as reached; latency : s
+    size : bytes of the full buffer (B); bandwidth : B/s per direction as reached, all links of a chip; latency : s
     """
     if n <= 1.0 or size <= 0.0:
         return 0.0, 0.0
-    share = (n - 1.0) / n
-    if operation == 0.0:
-        one = (n - 1.0) * size / bandwidth
-        two = 2.0 * share * size / bandwidth
-        wire, alpha = (one, latency) if one + latency <= two + 2.0 * latency else (two, 2.0 * latency)
-        if reduces == 1.0 and size / bandwidth + latency < wire + alpha:
-            wire, alpha = size / bandwidth, latency
-        return wire, alpha
     if operation == 4.0:
         return size / bandwidth, latency
-    return share * size / bandwidth, latency
+    share = (n - 1.0) / n
+    if peer > 0.0:
+        bandwidth = min(bandwidth, (n - 1.0) * peer)
+    if topology == 2.0 or topology == 3.0:
+        side = n if topology == 2.0 else np.sqrt(n)
+        hops = (n - 1.0) if topology == 2.0 else 2.0 * (side - 1.0)
+        if operation == 0.0:
+            return 2.0 * share * size / bandwidth, 2.0 * hops * latency
+        if operation == 3.0:
+            return max(share, side / 8.0) * size / bandwidth, hops * latency / 2.0
+        return share * size / bandwidth, hops * latency
+    if operation != 0.0:
+        return share * size / bandwidth, latency
+    wire, alpha = 2.0 * share * size / bandwidth, 2.0 * latency
+    one = (n - 1.0) * size / bandwidth
+    if one + latency < wire + alpha:
+        wire, alpha = one, latency
+    if reduces == 1.0 and size / bandwidth + latency < wire + alpha:
+        wire, alpha = size / bandwidth, latency
+    return wire, alpha
 
 
 @njit(cache=True)
@@ -67,13 +81,13 @@ def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndar
             slot = where[j, c.LINK_SLOT]
             inner = chip[c.LINK + slot * c.LINK_WIDTH : c.LINK + (slot + 1) * c.LINK_WIDTH]
             domain = min(n, inner[2])
-            wire, alpha = one_level(operation, size, domain, inner[0], inner[1], inner[3])
+            wire, alpha = one_level(operation, size, domain, inner[0], inner[1], inner[3], inner[4], inner[5])
             if n > domain and slot + 1 < c.N_LINKS:
                 outer = chip[c.LINK + (slot + 1) * c.LINK_WIDTH : c.LINK + (slot + 2) * c.LINK_WIDTH]
                 if outer[0] > 0.0:
                     groups = np.ceil(n / domain)
                     part = size if operation >= 3.0 else size / domain
-                    far, hops = one_level(operation, part, groups, outer[0], outer[1], outer[3])
+                    far, hops = one_level(operation, part, groups, outer[0], outer[1], outer[3], outer[4], outer[5])
                     wire, alpha = wire + far, alpha + hops
                 else:
                     wire = np.inf

@@ -23,6 +23,8 @@ class Formats:
     kv: Format
     weights: Format | None = None
     """Of all matrices of linear layers except routers; None: as the checkpoint stores them."""
+    attention: Format | None = None
+    """In which the products of attention cores run; that of the activations when None."""
 
     def of(self, model: Model, kind: int | None, weight: Weight) -> Format:
         """Stored format of a weight of a layer kind (None: outside the layers)."""
@@ -74,7 +76,7 @@ def _into(
 ) -> Lowering:  # fmt: skip
     return Lowering(
         graph, segment, part=part, hidden=model.hidden, at=at, phases=phases, weights=weights, format_of=format_of,
-        activations=formats.activations, kv=formats.kv, drafting=drafting,
+        activations=formats.activations, kv=formats.kv, attention=formats.attention, drafting=drafting,
     )  # fmt: skip
 
 

@@ -38,10 +38,12 @@ class Lowering:
         format_of: Callable[[Weight], Format],
         activations: Format,
         kv: Format,
+        attention: Format | None = None,
         drafting: bool = False,
     ) -> None:
         self.graph, self.segment, self.part, self.hidden = graph, segment, part, hidden
         self.at, self.phases, self.activations, self.kv = at, phases, activations, kv
+        self.attention = attention or activations
         self._source = "decode_sequences" if drafting else "tokens"
         self.tokens = symbol(self._source, "tokens")
         self.queries = size(1) if drafting else symbol("decode_queries")
@@ -192,11 +194,10 @@ class Lowering:
                 "sequences": symbol("prefill_sequences", "tokens"), "new": symbol("prefill_new"), "cached": symbol("prefill_cached"),
             },
         }  # fmt: skip
-        compute = self.activations.compute if self.activations.bits <= 16 else ("bf16", "fp16")
         return [
             self.op(
                 f"{name}_{phase}", f"attention_{phase}", {**own[phase], **common}, inputs=before, consts=consts, phase=phase,
-                kept=kept, compute=compute, out=self.flow(heads[1] * value), **fields,
+                kept=kept, compute=self.attention.compute, out=self.flow(heads[1] * value), **fields,
             )
             for phase in phases or self.phases
         ]  # fmt: skip

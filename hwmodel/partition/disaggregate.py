@@ -26,8 +26,8 @@ class Disaggregate(Strategy):
     """Pool it moves to."""
     micro_batches: Size = 1
     """Parts that the batch is cut into."""
-    copies: Literal["hidden", "per_expert"] = "hidden"
-    """Each token crosses once and is fanned out on the far side, or once per chosen expert."""
+    copies: Literal["per_expert", "hidden"] = "per_expert"
+    """Each token crosses once per chosen expert, to the chips that hold it; or once, to be fanned out on the far side."""
 
     def apply(self, graph: OpGraph, cluster: Cluster) -> None:
         """Place the moved ops and put transfers on the crossing edges."""
@@ -37,7 +37,8 @@ class Disaggregate(Strategy):
             graph.reasons.append(f"disaggregate: the model has no {self.move} to move to pool {pool}")
             return
         graph.micro_batches = max(graph.micro_batches, self.micro_batches)
-        move(graph, cluster, self._moves, pool, topk if self.copies == "per_expert" else 1.0)
+        graph.sent_to_experts = self.move == "experts" and self.copies == "per_expert"
+        move(graph, cluster, self._moves, pool, topk if graph.sent_to_experts else 1.0)
 
     def _moves(self, op: Op) -> bool:
         if self.move == "experts":

@@ -17,7 +17,8 @@ class Expert(Strategy):
     """Spread the routed experts of a pool over `degree` groups of `tensor` chips.
 
     Tokens that are spread over the chips (data-parallel attention) are dispatched to the experts and combined; tokens that
-    every chip holds (tensor-parallel attention) need only the sum over chips.
+    every chip holds (tensor-parallel attention) need only the sum over chips; tokens that another pool sent to the chips of
+    their experts are shared and summed inside each expert's group.
     """
 
     kind: ClassVar[str] = "expert"
@@ -68,12 +69,30 @@ class Expert(Strategy):
             inner = [op for op in ops if op.role == "experts"]
             if not inner:
                 continue
-            if kind == "all_reduce":
+            if foreign and graph.sent_to_experts:
+                self._inside(graph, pool, link, inner[0].name, inner[-1].name)
+            elif kind == "all_reduce":
                 total = collective(f"{end.name}.expert_reduce", "all_reduce", end.out,
                                    degree(f"{pool}.ep").by(f"{pool}.etp", 1), end.out_bytes, end, link, out=end.out)  # fmt: skip
                 graph.insert_after(end.name, total)
             else:
                 self._all_to_all(graph, pool, link, inner[0].name, inner[-1].name)
+
+    def _inside(self, graph: OpGraph, pool: str, link: str, first: str, last: str) -> None:
+        """Share the tokens of an expert among the chips of its group, and sum their partial results."""
+        if self.tensor == 1:
+            return
+        op, back = graph.op(first), graph.op(last)
+        topk = op.experts.topk if op.experts else 1.0
+        width = op.dims["k"].exact({})
+        pairs = op.dims["tokens"].by(f"{pool}.ep", -1).scaled(topk * width)
+        group = degree(f"{pool}.etp")
+        before = next(iter(graph.nx.predecessors(first)))
+        share = collective(f"{op.segment}.share", "all_gather", pairs, group, op.consts["input_bytes"], op, link,
+                           out=graph.op(before).out)  # fmt: skip
+        graph.insert_after(before, share, only=[first])
+        total = collective(f"{op.segment}.sum", "reduce_scatter", pairs, group, back.consts["output_bytes"], back, link, out=back.out)
+        graph.insert_after(last, total)
 
     def _all_to_all(self, graph: OpGraph, pool: str, link: str, first: str, last: str) -> None:
         """Dispatch before the first expert op and combine behind the last; each token goes once to each group it needs."""

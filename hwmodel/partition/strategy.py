@@ -108,15 +108,13 @@ def transfer(graph: OpGraph, cluster: Cluster, name: str, source: str, target: s
 
 
 def move(graph: OpGraph, cluster: Cluster, where: Callable[[Op], bool], pool: str, copies: float = 1.0) -> None:
-    """Place ops on another pool and put a transfer on every edge that now crosses; `copies` of each token are sent out."""
+    """Place ops on another pool and put a transfer on every edge that now crosses; `copies` of each token cross, out and back."""
     graph.each(where, lambda op: replace(op, pool=pool))
     for source, target in list(graph.nx.edges):
         first, second = graph.op(source), graph.op(target)
         if first.pool == second.pool or "transfer" in (first.kind, second.kind) or first.segment != second.segment:
             continue
-        out = copies if second.pool == pool else 1.0
-        width = first.out_bytes
-        transfer(graph, cluster, f"{source}>{second.pool}", source, target, first.out.scaled(out), width)
+        transfer(graph, cluster, f"{source}>{second.pool}", source, target, first.out.scaled(copies), first.out_bytes)
 
 
 def check_divides(graph: OpGraph, pool: str, what: str, pieces: float, by: int, remedy: str) -> None:

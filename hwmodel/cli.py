@@ -1,0 +1,361 @@
+"""The command line: the only file that prints. Commands import what they need when they run, so that help is instant."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from hwmodel import __version__
+
+if TYPE_CHECKING:
+    from hwmodel.run import Result
+    from hwmodel.scenario import Scenario
+
+INFEASIBLE = 3
+BAD_INPUT = 2
+
+
+class _Group(click.Group):
+    """Commands in the order they were written; mistakes in commands and options get a hint."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from hwmodel.spec.errors import did_you_mean
+
+            error.message += did_you_mean(args[0], self.commands)
+            raise
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="hwmodel")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Performance of LLM inference on hardware, existing or not yet built.
+
+    Chips, models and questions are YAML files; NAMEs are looked up here first, then among those shipped.
+    """
+    ctx.obj = {"debug": debug}
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit status; no traceback reaches a user unless --debug asks for it."""
+    given = list(sys.argv[1:] if args is None else args)
+    debug = "--debug" in given
+    try:
+        status = cli.main(args=given, prog_name="hwmodel", standalone_mode=False)
+    except click.ClickException as error:
+        if debug:
+            raise
+        error.show()
+        sys.exit(BAD_INPUT)
+    except (click.Abort, KeyboardInterrupt):
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader closed early (| head); keep the interpreter from complaining about it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:
+        if debug:
+            raise
+        sys.exit(_explain(error))
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _explain(error: Exception) -> int:
+    """Say what went wrong in the user's words; exit status."""
+    from hwmodel.spec.errors import InputError
+
+    if isinstance(error, InputError):
+        _stderr("\n".join(f"error: {problem}" for problem in error.problems))
+        return BAD_INPUT
+    if isinstance(error, OSError):
+        _stderr(f"error: {error.filename or ''}: {error.strerror or error}")
+        return BAD_INPUT
+    _stderr(f"internal error ({type(error).__name__}: {error}); this is a bug of hwmodel, --debug shows where")
+    return 70
+
+
+def _stderr(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _show(renderable: Any) -> None:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 150
+    Console(width=width, highlight=False, soft_wrap=False).print(renderable)
+
+
+def _json(value: Any) -> None:
+    print(json.dumps(value, indent=1, allow_nan=False))
+
+
+def _listen() -> None:
+    from hwmodel.spec import catalog
+
+    catalog.notes[:] = [lambda text: _stderr(f"note: {text}")]
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+_SET = click.option("--set", "settings", multiple=True, metavar="KEY.PATH=VALUE", help="Replace a value of the scenario, such as workload.batch=64.")
+
+
+def _question(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ways to ask: a scenario, or options alone."""
+    for option in reversed(
+        [
+            click.argument("scenario", required=False),
+            _SET,
+            click.option("--model", help="Model name or path, without a scenario."),
+            click.option("--chip", help="Chip name or path."),
+            click.option("--count", type=click.IntRange(1), help="Number of chips."),
+            click.option("--tp", type=click.IntRange(1), help="Tensor-parallel degree."),
+            click.option("--ep", type=click.IntRange(1), help="Expert-parallel degree."),
+            click.option("--pp", type=click.IntRange(1), help="Pipeline stages."),
+            click.option("--batch", type=click.IntRange(1), help="Sequences, all chips together."),
+            click.option("--context", type=click.IntRange(1), help="Cached tokens per sequence (prefill: prompt tokens)."),
+            click.option("--phase", type=click.Choice(["decode", "prefill", "mixed"]), help="What the step does."),
+            click.option("--weights", metavar="DTYPE", help="Format of the weights."),
+            click.option("--kv", metavar="DTYPE", help="Format of the KV cache."),
+            click.option("--stack", help="Software stack (calibration)."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def _asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any]) -> Scenario:
+    """The scenario that arguments and options ask for."""
+    from hwmodel.scenario import from_options, load_scenario
+
+    _listen()
+    given = {key: value for key, value in options.items() if value is not None}
+    if scenario is not None:
+        if given:
+            raise click.UsageError(f"--{next(iter(given))} goes without a scenario; with one, use --set, such as --set workload.batch=64")
+        return load_scenario(scenario, settings)
+    return from_options(given, settings)
+
+
+@cli.command("run")
+@_question
+@click.option("--ideal", is_flag=True, help="The physical floor: peaks and bandwidths, nothing else.")
+@_JSON
+@click.option("--csv", "as_csv", is_flag=True, help="The ops as CSV.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, plots and the trace file.")
+def run_command(scenario: str | None, settings: tuple[str, ...], ideal: bool, as_json: bool, as_csv: bool, out: Path | None, **options: Any) -> int:
+    """Price and schedule one step of SCENARIO, or of --model on --chip."""
+    from hwmodel.run import run
+
+    result = run(_asked(scenario, settings, options), ideal=ideal)
+    for warning in result.warnings:
+        _stderr(f"warning: {warning}")
+    if as_json:
+        _json(result.to_dict())
+    elif as_csv:
+        _csv(result)
+    else:
+        from hwmodel.report.tables import answer
+
+        _show(answer(result))
+    if out is not None:
+        _write(result, out)
+    return 0 if result.feasible else INFEASIBLE
+
+
+def _csv(result: Result) -> None:
+    from hwmodel.report.files import csv_text
+
+    print(csv_text(result.to_dict()["ops"]), end="")
+
+
+def _write(result: Result, out: Path) -> None:
+    from hwmodel.report.files import write_all
+
+    for path in write_all(result, out):
+        _stderr(f"wrote {path}")
+
+
+@cli.command("fit")
+@_question
+@_JSON
+def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, **options: Any) -> int:
+    """Say the largest batch and the longest context that fit, and what fills the memory."""
+    from hwmodel.fit import fit
+
+    question = _asked(scenario, settings, options)
+    found = fit(question)
+    if as_json:
+        _json(found.to_dict())
+    else:
+        from hwmodel.report.tables import fit_answer
+
+        _show(fit_answer(found, question.name))
+    return 0 if found.max_batch and found.max_context else INFEASIBLE
+
+
+@cli.command("model")
+@click.argument("model")
+@click.option("--weights", metavar="DTYPE", help="Format of all matrices, instead of the checkpoint's own.")
+@click.option("--kv", metavar="DTYPE", help="Format of the KV cache.")
+@click.option("--context", type=click.IntRange(1), help="Tokens per sequence.")
+@click.option("--batch", type=click.IntRange(1), default=1, help="Sequences.")
+@_JSON
+def model_command(model: str, weights: str | None, kv: str | None, context: int | None, batch: int, as_json: bool) -> None:
+    """Count MODEL: parameters, active parameters, weight bytes, KV cache as a law of context."""
+    import hwmodel.lower
+    from hwmodel.model.counts import describe
+    from hwmodel.model.dtypes import fmt
+    from hwmodel.model.load import load_model
+
+    assert hwmodel.lower
+    _listen()
+    found = describe(load_model(model), fmt(weights) if weights else None, fmt(kv) if kv else None, context, batch)
+    for warning in found["warnings"]:
+        _stderr(f"warning: {warning}")
+    if as_json:
+        _json(found)
+    else:
+        from hwmodel.report.tables import model_answer
+
+        _show(model_answer(found))
+
+
+@cli.command("models")
+@_JSON
+def models_command(as_json: bool) -> None:
+    """List the models that are known by name."""
+    import hwmodel.lower
+    from hwmodel.model.counts import describe
+    from hwmodel.model.load import load_model
+    from hwmodel.spec import catalog
+
+    assert hwmodel.lower
+    _listen()
+    rows = []
+    for name in catalog.names("graphs"):
+        found = describe(load_model(name))
+        parts = {part: ", ".join(dict.fromkeys(str(run[part]) for run in found["layers"] if run[part])) for part in ("attention", "ffn")}
+        rows.append({"name": name, "params_total": found["params_total"], **parts})
+    if as_json:
+        _json(rows)
+    else:
+        from hwmodel.report.tables import table
+
+        cells = [(row["name"], f"{row['params_total'] / 1e9:,.2f} B", row["attention"], row["ffn"]) for row in rows]
+        _show(table("", ("model", "parameters", "attention", "FFN"), cells, 4))
+
+
+@cli.command("chips")
+@click.argument("chip", required=False)
+@_JSON
+def chips_command(chip: str | None, as_json: bool) -> None:
+    """List the chips that are known by name, or every number of CHIP with its source."""
+    from hwmodel.hardware import load_chip
+    from hwmodel.spec import catalog
+
+    _listen()
+    chips = [load_chip(chip)] if chip else [load_chip(name) for name in catalog.names("chips")]
+    if as_json:
+        from hwmodel.report.files import chip_dict
+
+        _json([chip_dict(item) for item in chips])
+    else:
+        from hwmodel.report.tables import chip_answer, chips_answer
+
+        _show(chip_answer(chips[0]) if chip else chips_answer(chips))
+
+
+@cli.command("op")
+@click.argument("kind")
+@click.argument("shape", nargs=-1, metavar="KEY=VALUE...")
+@click.option("--chip", required=True, help="Chip name or path.")
+@click.option("--stack", default="", help="Software stack (calibration).")
+@click.option("--dtype", required=True, help="Format of the operands.")
+@click.option("--ideal", is_flag=True, help="The physical floor.")
+@click.option("--cold", is_flag=True, help="Operands come from memory even when they fit the on-chip cache.")
+@_JSON
+def op_command(kind: str, shape: tuple[str, ...], chip: str, stack: str, dtype: str, ideal: bool, cold: bool, as_json: bool) -> None:
+    """Price one operation of KIND on one chip, with its formula and its terms."""
+    from hwmodel.hardware import load_chip
+    from hwmodel.operation import operation
+
+    _listen()
+    pairs = dict(_pair(text) for text in shape)
+    if stack:
+        _stderr(f"warning: no calibration for stack '{stack}' is shipped; the chip's stated efficiencies are used")
+    found = operation(kind, load_chip(chip), dtype, pairs, warm=not cold, ideal=ideal)
+    if as_json:
+        _json(found.to_dict())
+    else:
+        from hwmodel.report.tables import op_answer
+
+        _show(op_answer(found))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"expected KEY=VALUE, such as m=128; got '{text}'")
+    return key, value
+
+
+@cli.command("schema")
+@click.argument("kind", type=click.Choice(["chip", "model", "scenario"]))
+def schema_command(kind: str) -> None:
+    """Print the JSON Schema of a kind of file, for editors."""
+    from hwmodel.schemas import schema
+
+    _json(schema(kind))
+
+
+@cli.command("plot")
+@_question
+@click.option("--kind", required=True, help="layers, roofline, memory or timeline.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Picture to write (.png, .svg, .pdf).")
+@click.option("--ideal", is_flag=True, help="Of the physical floor.")
+def plot_command(scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, **options: Any) -> int:
+    """Draw a picture of a run."""
+    from hwmodel.plot import KINDS
+    from hwmodel.run import run
+    from hwmodel.spec.errors import did_you_mean
+
+    if kind not in KINDS:
+        raise click.UsageError(f"unknown kind of plot '{kind}'{did_you_mean(kind, KINDS)}")
+    result = run(_asked(scenario, settings, options), ideal=ideal)
+    KINDS[kind](result, out)
+    _stderr(f"wrote {out}")
+    return 0 if result.feasible else INFEASIBLE
+
+
+@cli.command("claims")
+@_JSON
+def claims_command(as_json: bool) -> None:
+    """Compute the known claims of the field from the shipped chips and models."""
+    from hwmodel.claims import claims
+
+    found = claims()
+    if as_json:
+        _json([claim.to_dict() for claim in found])
+    else:
+        from hwmodel.report.tables import table
+
+        rows = [(c.number, c.claim, f"{c.result:.5g} {c.unit}", "yes" if c.agrees else "NO", c.formula) for c in found]
+        _show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
+
+
+if __name__ == "__main__":
+    main()

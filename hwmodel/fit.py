@@ -1,0 +1,75 @@
+"""How much fits: the largest batch at a context, the longest context at a batch, and what fills the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hwmodel.lower.decoder import lower
+from hwmodel.memory import MemoryRow, memory, misfits
+from hwmodel.partition import partition
+from hwmodel.scenario import Scenario, Workload
+
+LARGEST = 1 << 40
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What fits. 0 when not even one sequence (or one token of context) does."""
+
+    max_batch: int
+    """Sequences at the scenario's context."""
+    max_context: int
+    """Tokens per sequence at the scenario's batch; not more than the model was made for, when it states that."""
+    memory: tuple[MemoryRow, ...]
+    """At the scenario's own batch and context."""
+    reasons: tuple[str, ...]
+    """Why the scenario itself does not run, if it does not."""
+    kv_bytes_per_sequence: float
+    """Of the fullest chip, at the scenario's context."""
+    limit: str
+    """What stops a larger batch."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as ``hwmodel fit --json`` prints it."""
+        found = asdict(self)
+        found["memory"] = [{**asdict(row), "free_bytes": row.free_bytes} for row in self.memory]
+        return found
+
+
+def fit(scenario: Scenario) -> Fit:
+    """Search the largest batch and the longest context that fit, by bisection: memory grows with both."""
+    work = scenario.workload
+    lowered = lower(scenario.model, work.phase, scenario.formats)
+    placed = partition(lowered, scenario.plan, scenario.cluster)
+
+    def rows(changed: Workload) -> list[MemoryRow]:
+        return memory(placed, scenario.cluster, changed)
+
+    def fits(**changes: int) -> bool:
+        return not misfits(rows(work.model_copy(update=changes)), scenario.cluster)
+
+    key = "new_tokens" if work.phase == "prefill" else "context"
+    batch = largest(lambda n: fits(batch=n))
+    limit = scenario.model.max_context or LARGEST
+    context = largest(lambda n: fits(**{key: n}), limit)
+    here = rows(work)
+    over = misfits(rows(work.model_copy(update={"batch": batch + 1})), scenario.cluster)
+    reasons = tuple(dict.fromkeys([*placed.reasons, *misfits(here, scenario.cluster)]))
+    one = max(row.kv_bytes for row in rows(work.model_copy(update={"batch": 1})))
+    return Fit(batch, context, tuple(here), reasons, one, over[0] if over else "nothing in sight")
+
+
+def largest(holds: Callable[[int], bool], limit: int = LARGEST) -> int:
+    """The largest n up to `limit` for which a condition that can only become false holds; 0 if it does not hold at 1."""
+    if not holds(1):
+        return 0
+    low, high = 1, 2
+    while high <= limit and holds(high):
+        low, high = high, high * 2
+    high = min(high, limit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

@@ -1,0 +1,1 @@
+"""Answers in forms people read: tables, trace files, pages."""

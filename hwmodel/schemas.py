@@ -1,0 +1,111 @@
+"""JSON Schema of every kind of file, generated from the code that reads it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from typing import Any
+
+from pydantic import BaseModel
+
+from hwmodel.hardware import Chip
+from hwmodel.model.block import Block
+from hwmodel.model.config import KEYS
+from hwmodel.partition import Strategy
+from hwmodel.scenario import ScenarioSpec
+from hwmodel.spec.schema import yaml_key
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema(kind: str) -> dict[str, Any]:
+    """The schema of ``chip``, ``model`` or ``scenario`` files."""
+    found = {"chip": _chip, "model": _model, "scenario": _scenario}[kind]()
+    return {"$schema": DRAFT, "title": f"hwmodel {kind}", **found}
+
+
+def _chip() -> dict[str, Any]:
+    found = described(Chip)
+    found["properties"]["extends"] = {"type": "string", "description": "Name or path of a chip; this file states what differs."}
+    return _relaxed(found)
+
+
+def _relaxed(found: dict[str, Any]) -> dict[str, Any]:
+    """A file that extends another need not repeat what that one states."""
+    found.pop("required", None)
+    for part in found.get("$defs", {}).values():
+        part.pop("required", None)
+    return found
+
+
+def _scenario() -> dict[str, Any]:
+    found = described(ScenarioSpec)
+    definitions = found.setdefault("$defs", {})
+    choices = {}
+    for name, strategy in sorted(Strategy.kinds.items()):
+        part = described(strategy)
+        definitions.update(part.pop("$defs", {}))
+        definitions[f"strategy_{name}"] = part
+        choices[name] = {"$ref": f"#/$defs/strategy_{name}"}
+    found["properties"]["plan"]["items"] = {"type": "object", "properties": choices, "additionalProperties": False, "maxProperties": 1, "minProperties": 1}
+    return found
+
+
+def _model() -> dict[str, Any]:
+    """Keys of a config.json, or explicit layers of blocks."""
+    blocks = {}
+    definitions: dict[str, Any] = {}
+    for name, block in sorted(Block.kinds.items()):
+        part = described(block)
+        part["properties"] = {"kind": {"const": name}, **part["properties"]}
+        definitions.update(part.pop("$defs", {}))
+        definitions[f"block_{name}"] = part
+        blocks.setdefault(block.part, []).append({"$ref": f"#/$defs/block_{name}"})
+    layer = {
+        "type": "object",
+        "properties": {"count": {"type": "integer", "minimum": 1}, **{part: {"anyOf": refs} for part, refs in blocks.items()}},
+    }
+    keys = {key: {} for key in sorted(KEYS)}
+    return {"type": "object", "properties": {**keys, "layers": {"type": "array", "items": layer}}, "$defs": definitions}
+
+
+def described(model: type[BaseModel]) -> dict[str, Any]:
+    """Pydantic's schema of a block with the text below each field as its description."""
+    found = model.model_json_schema(by_alias=True)
+    docs = _docs(model)
+    for part in (found, *found.get("$defs", {}).values()):
+        own = docs.get(part.get("title", ""), {})
+        for key, value in part.get("properties", {}).items():
+            if key in own:
+                value["description"] = own[key]
+    return found
+
+
+def _docs(model: type[BaseModel]) -> dict[str, dict[str, str]]:
+    """Texts below the fields of a model, of its bases and of the models inside it, by class name."""
+    found: dict[str, dict[str, str]] = {}
+    queue: list[Any] = [model]
+    while queue:
+        part = queue.pop()
+        for inner in getattr(part, "__args__", ()):
+            queue.append(inner)
+        if not (isinstance(part, type) and issubclass(part, BaseModel)) or part.__name__ in found:
+            continue
+        found[part.__name__] = {}
+        for base in reversed(part.__mro__):
+            if isinstance(base, type) and issubclass(base, BaseModel) and base is not BaseModel:
+                found[part.__name__] |= _texts(base)
+        queue += [field.annotation for field in part.model_fields.values()]
+    return found
+
+
+def _texts(model: type[BaseModel]) -> dict[str, str]:
+    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
+    texts = {}
+    if isinstance(body, ast.ClassDef):
+        for before, after in zip(body.body, body.body[1:], strict=False):
+            if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and isinstance(after, ast.Expr):
+                if isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
+                    texts[yaml_key(before.target.id)] = " ".join(after.value.value.split())
+    return texts
