@@ -1,0 +1,257 @@
+"""Every claim row agrees with its printed figure; headline figures and closed forms are checked from outside too."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from hwmodel import claims as k
+from hwmodel.hardware import load_chip, with_number
+from hwmodel.model.load import load_model
+
+ROWS = k.claims()
+BY_NAME = {f"{found.number}: {found.claim}": found for found in ROWS}
+
+# figures of the literature as printed, not read from hwmodel
+FACTS = {
+    "1: ridge of h100_sxm, bf16": "295.3",
+    "1: ridge of h100_sxm, fp8": "590.7",
+    "1: ridge of h200_sxm, bf16": "206",
+    "1: ridge of b200_sxm, bf16": "281",
+    "1: ridge of a100_sxm, bf16": "153",
+    "1: knee of h100_sxm in tokens, bf16": "295",
+    "1: knee of h100_sxm in tokens, fp8": "295",
+    "2: KV cache of 512 sequences, BF16, full context": "21.990",
+    "2: KV cache of 512 sequences, BF16, 128,000 tokens": "21.47",
+    "2: KV cache of 512 sequences, FP8, full context": "10.995",
+    "2: KV cache of 512 sequences, BF16, 4,096 tokens": "0.687",
+    "3: FFN over attention, llama-3.1-8b": "4.20",
+    "3: FFN over attention, llama-3.1-70b": "4.667",
+    "3: FFN over attention, llama-3.1-405b": "4.588",
+    "3: attention share, llama-3.1-70b": "17.65",
+    "3: FFN share, llama-3.1-70b": "82.35",
+    "3: attention share, llama-2-7b": "33.2",
+    "4: attention share of attention + FFN, mixtral-8x7b": "2.89",
+    "4: attention share of attention + FFN, qwen3-235b-a22b": "2.87",
+    "4: attention share of attention + FFN, deepseek-v3": "1.71",
+    "4: attention share of attention + FFN, gpt-oss-120b": "0.83",
+    "4: attention share of active parameters, deepseek-v3": "32.0",
+    "4: parameters of deepseek-v3": "671.03",
+    "5: decode step, weights read once": "5.27",
+    "5: decode step with 4,096 tokens of cache, by the ideal run": "5.32",
+    "5: compute of the decode step": "0.018",
+    "6: decode attention of llama-3.1-70b, bf16 cache": "8",
+    "6: decode attention of qwen3-235b-a22b, fp8 cache": "32",
+    "6: decode attention of step-3, fp8 cache": "128",
+    "6: decode attention of deepseek-v3, fp8 cache": "483.6",
+    "6: batch whose cache equals the weights, llama-3.1-70b at 4,096": "105",
+    "6: batch whose cache equals the weights, llama-3.1-70b at 131,072": "3.29",
+    "7: weight streaming in the standard step": "0.3571429",
+    "8: utilisation of a static batch of 64, exponential lengths": "21.1",
+    "9: waste of pages": "0.75",
+    "9: use of contiguous reservations": "24.4",
+    "10: TTFT of one server": "1.25",
+    "10: TTFT of two pipeline stages": "0.575",
+    "10: TTFT of two chips tensor parallel": "0.500",
+    "10: hand-off over nic of h100_sxm": "26.8",
+    "12: gain of reuse": "58.4",
+    "13: recompute of one token": "35.7",
+    "13: link rate where loading equals recompute": "9.18",
+    "13: Mooncake's form on 8 a800_sxm": "5.86",
+    "13: Mooncake's form on 8 h800_sxm": "18.6",
+    "14: break-even time of a cache in HBM": "54",
+    "15: gross margin of a cost profit of 545 %": "84.5",
+    "15: cost of DeepSeek's day": "87072",
+    "16: price of memory, 192 GB as spoken": "26.04",
+    "16: price of memory, capacity of the chip file": "24.25",
+    "16: straight line over four years": "0.1427",
+    "16: chips for the cache of claim 2": "114.5",
+    "17: tokens per expert at the knee, h100_sxm": "295",
+    "17: tokens per expert at the knee, b200_sxm": "281",
+    "17: tokens per expert at the knee, rubin": "447",
+    "17: tokens per expert at the knee, groq3_lpu": "4.0",
+    "17: step batch that saturates the experts of deepseek-v3, h100_sxm": "9451",
+    "17: step batch that saturates the experts of deepseek-v3, groq3_lpu": "128",
+}
+
+
+@pytest.mark.parametrize("found", ROWS, ids=BY_NAME)
+def test_agrees(found: k.Claim):
+    assert found.agrees, f"{found.result} {found.unit} against {found.expected}"
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_headline(name: str):
+    printed = FACTS[name]
+    decimals = len(printed.partition(".")[2])
+    half_unit = 0.5 * 10**-decimals
+    assert BY_NAME[name].result == pytest.approx(float(printed), rel=1e-3, abs=half_unit * (1 + 1e-9))
+
+
+def test_exact_ones():
+    assert BY_NAME["7: weight streaming in the standard step"].result == pytest.approx(5 / 14, rel=1e-12)
+    assert BY_NAME["17: tokens per expert at the knee, groq3_lpu"].result == pytest.approx(4, rel=1e-12)
+    assert BY_NAME["15: cost of DeepSeek's day"].result == pytest.approx(87072, rel=1e-12)
+    assert BY_NAME["17: step batch that saturates the experts of deepseek-v3, h100_sxm"].result == pytest.approx(
+        9451, abs=5
+    )
+    assert BY_NAME["2: KV cache of 512 sequences, BF16, full context, binary units"].result == 20
+
+
+def test_every_claim_has_its_rows():
+    assert {found.number for found in ROWS} == set(range(1, 18))
+    assert len(BY_NAME) == len(ROWS)
+    for found in ROWS:
+        assert found.formula
+        assert found.inputs
+        assert found.unit
+
+
+def test_plain_data():
+    data = json.loads(json.dumps([k.to_dict(found) for found in ROWS], allow_nan=False))
+    assert {"claim", "formula", "inputs", "result", "unit", "agrees", "note"} <= set(data[0])
+    for item in data:
+        assert all(isinstance(value, float | int | str) for value in item["inputs"].values())
+
+
+@pytest.mark.parametrize(
+    ("result", "printed", "expected"),
+    [
+        (295.34, "295.3", True),
+        (295.7, "295.3", False),
+        (206.49, "206", True),
+        (206.6, "206", False),
+        (0.8345, "0.83", True),
+        (0.836, "0.83", False),
+        (21.99, "21.990", True),
+        (22.02, "21.990", False),
+        (-1.0, "1", False),
+    ],
+)
+def test_tolerance(result: float, printed: str, expected: bool):
+    assert k.agree(result, printed) is expected
+
+
+# --- nothing is hard-coded: other chips and models give other results ------------------------------------------------
+
+
+def _moved(**known) -> dict[str, k.Claim]:
+    return {f"{found.number}: {found.claim}": found for found in k.claims(k.Library(**known))}
+
+
+@pytest.mark.parametrize(
+    ("chip", "path", "rows"),
+    [
+        (
+            "h100_sxm",
+            "peaks.bf16",
+            {"1: ridge of h100_sxm, bf16": 2, "5: compute of the decode step": 0.5, "13: recompute of one token": 0.5},
+        ),
+        (
+            "h100_sxm",
+            "memory.hbm.bandwidth",
+            {
+                "1: ridge of h100_sxm, bf16": 0.5,
+                "5: decode step, weights read once": 0.5,
+                "5: decode step with 4,096 tokens of cache, by the ideal run": 0.5,
+                "6: decode attention of llama-3.1-70b, bf16 cache": 1,
+            },
+        ),
+        ("h100_sxm", "memory.hbm.capacity", {"2: servers of 8 h100_sxm for that cache of 21.99 TB": 0.5}),
+        ("h100_sxm", "links.nic.bandwidth", {"10: hand-off over nic of h100_sxm": 0.5}),
+        ("h800_sxm", "price.rental", {"15: cost of DeepSeek's day": 2}),
+        ("h800_sxm", "peaks.bf16", {"13: Mooncake's form on 8 h800_sxm": 2}),
+        (
+            "groq3_lpu",
+            "peaks.fp8",
+            {
+                "17: tokens per expert at the knee, groq3_lpu": 2,
+                "17: step batch that saturates the experts of deepseek-v3, groq3_lpu": 2,
+            },
+        ),
+        (
+            "bertha500",
+            "price.purchase",
+            {"16: price of memory, 192 GB as spoken": 2, "16: straight line over four years": 2},
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_doubling_a_number_of_a_chip(chip: str, path: str, rows: dict[str, float]):
+    base = load_chip(chip)
+    double = with_number(base, path, 2 * dict(base.numbers())[path])
+    moved = _moved(chips=[double])
+    for name, factor in rows.items():
+        assert moved[name].result == pytest.approx(factor * BY_NAME[name].result, rel=1e-9)
+        assert moved[name].agrees is (factor == 1)
+
+
+def test_another_model():
+    small = replace(load_model("llama-3.1-8b"), name="llama-3.1-70b")
+    moved = _moved(models=[small])
+    cache = "2: KV cache of 512 sequences, BF16, full context"
+    assert moved[cache].result == pytest.approx(BY_NAME[cache].result * 32 / 80)
+    assert moved["3: FFN over attention, llama-3.1-70b"].result == pytest.approx(4.2)
+    assert not moved[cache].agrees
+
+
+# --- the closed forms against other ways to the same number ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden", "inner", "heads", "kv_heads"),
+    [
+        ("llama-3.1-8b", 4096, 14336, 32, 8),
+        ("llama-3.1-70b", 8192, 28672, 64, 8),
+        ("llama-3.1-405b", 16384, 53248, 128, 8),
+    ],
+)
+def test_dense_ratio_from_widths(name: str, hidden: int, inner: int, heads: int, kv_heads: int):
+    widths = 3 * inner / hidden / (2 + 2 * kv_heads / heads)
+    assert BY_NAME[f"3: FFN over attention, {name}"].result == pytest.approx(widths, rel=1e-12)
+
+
+@pytest.mark.parametrize("batch", [1, 8, 64, 256])
+def test_static_utilisation_by_integration(batch: int):
+    """E[max] is the integral of 1 - F^B."""
+    longest = quad(lambda x: 1 - (1 - np.exp(-x)) ** batch, 0, 60, limit=200)[0]
+    assert k.static_utilisation_exponential(batch) == pytest.approx(1 / longest, rel=1e-6)
+    longest = quad(lambda u: 1 - u**batch, 0, 1, limit=200)[0]
+    assert k.static_utilisation_uniform(batch) == pytest.approx(0.5 / longest, rel=1e-6)
+
+
+def _queue(rate: float, service: float, n: int = 400_000) -> float:
+    """Mean time in an M/D/1 system by Lindley's recursion, W = running sum minus its running minimum."""
+    gaps = np.random.default_rng(1).exponential(1 / rate, n)
+    walk = np.concatenate([[0.0], np.cumsum(service - gaps)])
+    waits = walk - np.minimum.accumulate(walk)
+    return float(waits.mean() + service)
+
+
+def test_ttft_by_simulation():
+    rate, prefill, speedup = 1.5, 0.5, 1.5
+    assert k.ttft_one_queue(rate, prefill) == pytest.approx(_queue(rate, prefill), rel=0.03)
+    assert k.ttft_split(rate, prefill, speedup) == pytest.approx(_queue(rate, prefill / speedup), rel=0.03)
+    # two stages of D / 2: the second never queues behind a constant first
+    assert k.ttft_two_stages(rate, prefill) == pytest.approx(_queue(rate, prefill / 2) + prefill / 2, rel=0.03)
+
+
+def test_fast_mode_on_the_line():
+    share = k.streaming_share(6, 2.5)
+    throughput = lambda speed: 1 - share * speed  # noqa: E731
+    assert throughput(1) / throughput(2.5) == pytest.approx(6)
+
+
+def test_reuse_by_counting():
+    without = sum(20_000 + 1000 * step for step in range(100))
+    assert k.prefill_tokens(100, 20_000, 1000) == (without, 20_000 + 99 * 1000)
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-70b", "deepseek-v3"])
+def test_attention_intensity_is_independent_of_batch_and_context(name: str):
+    chip, model = load_chip("h100_sxm"), load_model(name)
+    one = k.decode_attention_intensity(model, chip, "fp8", 1, 1024)
+    for batch, context in ((1, 131_072), (256, 4096)):
+        assert k.decode_attention_intensity(model, chip, "fp8", batch, context) == pytest.approx(one, rel=1e-9)
