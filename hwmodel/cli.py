@@ -216,12 +216,10 @@ def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, 
 @_JSON
 def model_command(model: str, weights: str | None, kv: str | None, context: int | None, batch: int, as_json: bool) -> None:
     """Count MODEL: parameters, active parameters, weight bytes, KV cache as a law of context."""
-    import hwmodel.lower
     from hwmodel.model.counts import describe
     from hwmodel.model.dtypes import fmt
     from hwmodel.model.load import load_model
 
-    assert hwmodel.lower
     _listen()
     found = describe(load_model(model), fmt(weights) if weights else None, fmt(kv) if kv else None, context, batch)
     for warning in found["warnings"]:
@@ -238,17 +236,15 @@ def model_command(model: str, weights: str | None, kv: str | None, context: int 
 @_JSON
 def models_command(as_json: bool) -> None:
     """List the models that are known by name."""
-    import hwmodel.lower
     from hwmodel.model.counts import describe
     from hwmodel.model.load import load_model
     from hwmodel.spec import catalog
 
-    assert hwmodel.lower
     _listen()
     rows = []
     for name in catalog.names("graphs"):
         found = describe(load_model(name))
-        parts = {part: ", ".join(dict.fromkeys(str(run[part]) for run in found["layers"] if run[part])) for part in ("attention", "ffn")}
+        parts = {part: ", ".join(dict.fromkeys(run[part].split()[0] for run in found["layers"] if run[part])) for part in ("attention", "ffn")}
         rows.append({"name": name, "params_total": found["params_total"], **parts})
     if as_json:
         _json(rows)

@@ -214,6 +214,8 @@ class Op:
     kv_tier: str = ""
     way: str = ""
     """Link or way it uses: a link name of the chip, or ``pool>pool``."""
+    lane: str = ""
+    """Of a transfer: the resource it occupies when it is not the way itself (both directions on one link)."""
     repeats: Dim = size(1)
     """Executions per step and layer."""
     note: str = ""
@@ -293,6 +295,8 @@ class OpGraph:
     micro_batches: int = 1
     stages: tuple[tuple[int, ...], ...] = ()
     """Pipeline stages: how often each segment runs in each; empty without a pipeline."""
+    overlap: bool = False
+    """Collectives run beside the compute of another micro-batch."""
     pipeline_batches: int = 1
     """Parts of the batch in flight in the pipeline."""
     sent_to_experts: bool = False

@@ -95,6 +95,7 @@ def _cache(op: Op, symbols: Mapping[str, float], workload: Workload) -> float:
         return 0.0
     windowed = workload.kv_alloc == "windowed"
     context = workload.context if op.phase == "decode" else workload.cached + workload.new_tokens
+    context = -(-context // workload.kv_block) * workload.kv_block
     sequences = op.dims["sequences"].value(symbols)
     return sequences * op.kept.bytes_per_sequence(context, symbols, windowed=windowed)
 

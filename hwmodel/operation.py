@@ -80,7 +80,7 @@ def operation(kind: str, chip: Chip, dtype: str, shape: Mapping[str, Any], *, wa
     form = fmt(dtype)
     ops = spec.make(full, form)
     graph = OpGraph(None, (Segment("op", 1, name),), (0,))  # type: ignore[arg-type]
-    graph.degrees = {"chip.ep": 1}
+    graph.degrees = {"chip.ep": int(full.get("ep", 1))}
     for op in ops:
         graph.add(op)
     cluster = Cluster((Pool("chip", chip, 1, 0.0),))

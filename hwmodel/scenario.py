@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-import hwmodel.lower  # the block kinds must be known before a model is read
 from hwmodel.hardware import Chip, Cluster, Pool, Wire, chip_from, load_chip, with_number
 from hwmodel.lower.decoder import Formats
 from hwmodel.model.architecture import Model
@@ -22,9 +21,6 @@ from hwmodel.spec import catalog, units, yamlfile
 from hwmodel.spec.errors import InputError, Problem, did_you_mean
 from hwmodel.spec.schema import Plain, Spec, build, problems_of
 from hwmodel.spec.yamlfile import Document, Path_
-
-assert hwmodel.lower
-
 
 class Dtypes(Spec):
     """Number formats; what is not stated is as the checkpoint has it."""
@@ -96,6 +92,8 @@ class Workload(Spec):
     speculative: Speculative | None = None
     kv_alloc: Literal["windowed", "full"] = "windowed"
     """Whether sliding-window layers hold the window only, or reserve the full length (engines without a hybrid cache)."""
+    kv_block: Size = 1
+    """Tokens per block of a paged cache; the last block of a sequence counts whole."""
 
     @model_validator(mode="after")
     def _complete(self) -> Workload:
@@ -163,6 +161,35 @@ def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
     """
     document = yamlfile.load(catalog.find("scenarios", name))
     return scenario_from(override(document, settings), Path(name).stem)
+
+
+def from_options(options: Mapping[str, Any], settings: Sequence[str] = ()) -> Scenario:
+    """A scenario from command-line options alone: one pool of equal chips.
+
+    options : model, chip (both needed), count, tp, ep, pp, batch, context, phase, weights, kv, stack
+    """
+    missing = [f"--{key}" for key in ("model", "chip") if key not in options]
+    if missing:
+        raise InputError(f"name a scenario, or give {' and '.join(missing)} ('hwmodel models' and 'hwmodel chips' list what is known)")
+    phase = options.get("phase", "decode")
+    pool = {"chip": options["chip"], "count": options.get("count", 1), "stack": options.get("stack", "")}
+    plan: list[dict[str, Any]] = [
+        {kind: {field_: options[key]}}
+        for key, kind, field_ in (("tp", "tensor", "degree"), ("ep", "expert", "degree"), ("pp", "pipeline", "stages"))
+        if options.get(key, 1) > 1
+    ]
+    workload: dict[str, Any] = {"phase": phase, "batch": options.get("batch", 1)}
+    length = options.get("context", 2048)
+    workload |= {"new_tokens": length} if phase == "prefill" else {"context": length}
+    if phase == "mixed":
+        workload["new_tokens"] = 512
+    value = {
+        "model": options["model"], "cluster": {"pools": {"chips": pool}}, "plan": plan, "workload": workload,
+        "dtypes": {key: options[key] for key in ("weights", "kv") if key in options},
+    }  # fmt: skip
+    document = Document("options", value, {}, ())
+    name = f"{Path(options['model']).stem} on {options.get('count', 1)} x {Path(options['chip']).stem}"
+    return scenario_from(override(document, settings), name)
 
 
 def scenario_from(document: Document, name: str) -> Scenario:

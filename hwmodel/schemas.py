@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from hwmodel.hardware import Chip
-from hwmodel.model.block import Block
-from hwmodel.model.config import KEYS
+from hwmodel.model.schema import model_schema
 from hwmodel.partition import Strategy
 from hwmodel.scenario import ScenarioSpec
 from hwmodel.spec.schema import yaml_key
@@ -21,7 +20,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 def schema(kind: str) -> dict[str, Any]:
     """The schema of ``chip``, ``model`` or ``scenario`` files."""
-    found = {"chip": _chip, "model": _model, "scenario": _scenario}[kind]()
+    found = {"chip": _chip, "model": model_schema, "scenario": _scenario}[kind]()
     return {"$schema": DRAFT, "title": f"hwmodel {kind}", **found}
 
 
@@ -50,24 +49,6 @@ def _scenario() -> dict[str, Any]:
         choices[name] = {"$ref": f"#/$defs/strategy_{name}"}
     found["properties"]["plan"]["items"] = {"type": "object", "properties": choices, "additionalProperties": False, "maxProperties": 1, "minProperties": 1}
     return found
-
-
-def _model() -> dict[str, Any]:
-    """Keys of a config.json, or explicit layers of blocks."""
-    blocks = {}
-    definitions: dict[str, Any] = {}
-    for name, block in sorted(Block.kinds.items()):
-        part = described(block)
-        part["properties"] = {"kind": {"const": name}, **part["properties"]}
-        definitions.update(part.pop("$defs", {}))
-        definitions[f"block_{name}"] = part
-        blocks.setdefault(block.part, []).append({"$ref": f"#/$defs/block_{name}"})
-    layer = {
-        "type": "object",
-        "properties": {"count": {"type": "integer", "minimum": 1}, **{part: {"anyOf": refs} for part, refs in blocks.items()}},
-    }
-    keys = {key: {} for key in sorted(KEYS)}
-    return {"type": "object", "properties": {**keys, "layers": {"type": "array", "items": layer}}, "$defs": definitions}
 
 
 def described(model: type[BaseModel]) -> dict[str, Any]:

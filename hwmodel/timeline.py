@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hwmodel.graph import Op, OpGraph
 from hwmodel.kernels import columns as c
-from hwmodel.kernels.schedule import INPUT, PREVIOUS, closed, exact
+from hwmodel.kernels.schedule import INPUT, PREVIOUS, exact
 from hwmodel.timing import Array, Ints, OpTable
 
 ROUNDS = 3
@@ -19,15 +19,17 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Program:
-    """The order of work, packed for the scheduling kernels."""
+    """The order of work, packed for the scheduling kernel."""
 
     segment: Ints
-    count: Ints
+    """Segment of each layer of a step, what stands before and behind the layers included."""
     stage: Ints
     tasks: Ints
     lane: Ints
     inputs: Ints
     input: Ints
+    follow: Ints
+    after: Ints
     order: Ints
     """Position in the op table of each task."""
     repeats: Array
@@ -35,6 +37,11 @@ class Program:
     lanes: tuple[str, ...]
     batches: int
     stages: int
+
+    def place(self, layer: int) -> int:
+        """Index of a layer's first op among all of a micro-batch."""
+        widths = np.diff(self.tasks)[self.segment[:layer]]
+        return int(widths.sum())
 
 
 @dataclass(frozen=True)
@@ -61,76 +68,84 @@ class Timeline:
     program: Program
     start_s: Array
     finish_s: Array
-    """(layers, micro-batches, tasks)."""
+    """(micro-batches, ops of all layers)."""
     ops: tuple[Op, ...]
 
     def events(self) -> Iterator[Event]:
         """Every op in program order."""
         p = self.program
-        layer = 0
-        for run in range(len(p.segment)):
-            for _ in range(p.count[run]):
-                for batch in range(p.batches):
-                    for task in range(p.tasks[p.segment[run]], p.tasks[p.segment[run] + 1]):
-                        yield Event(
-                            self.ops[p.order[task]], layer, batch, int(p.stage[run]), p.lanes[p.lane[task]],
-                            float(self.start_s[layer, batch, task]), float(self.finish_s[layer, batch, task]),
-                        )  # fmt: skip
-                layer += 1
+        base = 0
+        for layer, segment in enumerate(p.segment):
+            first, last = p.tasks[segment], p.tasks[segment + 1]
+            for batch in range(p.batches):
+                for task in range(first, last):
+                    place = base + task - first
+                    yield Event(
+                        self.ops[p.order[task]], layer, batch, int(p.stage[layer]), p.lanes[p.lane[task]],
+                        float(self.start_s[batch, place]), float(self.finish_s[batch, place]),
+                    )  # fmt: skip
+            base += last - first
 
 
-def lane_of(op: Op) -> str:
-    """The resource an op occupies: a pool's compute, a pool's links, or the way between two pools."""
-    if op.kind in ("transfer", "load"):
-        return f"load:{op.way}" if op.kind == "load" else op.way
-    return f"{op.pool}.link" if op.kind == "collective" else op.pool
+def lane_of(op: Op, overlap: bool = False) -> str:
+    """The resource an op occupies: the chips of a pool, or the way between two pools.
+
+    Collectives hold their chips, unless the plan overlaps them with compute (`micro_batch`): then the links are a lane.
+    """
+    if op.kind == "load":
+        return f"load:{op.way}"
+    if op.kind == "transfer":
+        return op.lane or op.way
+    return f"{op.pool}.link" if op.kind == "collective" and overlap else op.pool
 
 
 def program(graph: OpGraph, table: OpTable, batches: int) -> Program:
     """Pack the order of work of a placed graph; `batches` micro-batches pass it."""
-    lanes = tuple(dict.fromkeys(lane_of(op) for op in table.ops))
+    lanes = tuple(dict.fromkeys(lane_of(op, graph.overlap) for op in table.ops))
     place = {name: index for index, name in enumerate(lanes)}
-    tasks, order, lane, inputs, input_, repeats = [0], [], [], [0], [], []
+    tasks, order, lane, repeats = [0], [], [], []
+    sources: list[list[int]] = []
     known: dict[str, int] = {}
     for segment in graph.segments:
         for op in table.ops:
             if op.segment != segment.name:
                 continue
             known[op.name] = len(order)
-            sources = [known[name] for name in graph.nx.predecessors(op.name) if graph.op(name).segment == segment.name]
-            input_ += sources or [PREVIOUS if op.note == "prefetch" else INPUT]
-            inputs.append(len(input_))
+            inside = [known[name] for name in graph.nx.predecessors(op.name) if graph.op(name).segment == segment.name]
+            sources.append(inside or [PREVIOUS if op.note == "prefetch" else INPUT])
             order.append(table.index[op.name])
-            lane.append(place[lane_of(op)])
+            lane.append(place[lane_of(op, graph.overlap)])
             repeats.append(op.repeats.value({}))
         tasks.append(len(order))
-    runs = _runs(graph)
+    readers: list[list[int]] = [[] for _ in order]
+    for task, inside in enumerate(sources):
+        for one in inside:
+            if one >= 0:
+                readers[one].append(task)
+    segments, stages = _layers(graph)
     return Program(
-        *(np.array(part, dtype=np.int64) for part in zip(*runs, strict=True)),
-        np.array(tasks), np.array(lane), np.array(inputs), np.array(input_, dtype=np.int64), np.array(order), np.array(repeats),
-        lanes, batches, max(1, len(graph.stages)),
+        np.array(segments), np.array(stages), np.array(tasks), np.array(lane), *_ragged(sources), *_ragged(readers),
+        np.array(order), np.array(repeats), lanes, batches, max(1, len(graph.stages)),
     )  # fmt: skip
 
 
-def _runs(graph: OpGraph) -> list[tuple[int, int, int]]:
-    """(segment, count, stage) in program order: embedding, layers from the bottom up, head, drafts."""
+def _ragged(rows: list[list[int]]) -> tuple[Ints, Ints]:
+    """Rows of different length as (first index of each, all values)."""
+    return np.cumsum([0, *(len(row) for row in rows)]), np.array([value for row in rows for value in row], dtype=np.int64)
+
+
+def _layers(graph: OpGraph) -> tuple[list[int], list[int]]:
+    """(segment, stage) of everything a step runs: embedding, layers from the bottom up, head, drafts."""
     names = [segment.name for segment in graph.segments]
     stages = graph.stages or (tuple(segment.count for segment in graph.segments),)
-    sequence = iter(graph.sequence)
-    runs: list[tuple[int, int, int]] = []
-    for number, counts in enumerate(stages):
-        layers = sum(n for n, segment in zip(counts, graph.segments, strict=True) if segment.first >= 0)
-        steps = [names.index("embedding")] if number == 0 else []
-        steps += [next(sequence) for _ in range(layers)]
-        if number == len(stages) - 1:
-            steps += [index for index, segment in enumerate(graph.segments) if segment.first < 0 and segment.name != "embedding"
-                      for _ in range(segment.count)]  # fmt: skip
-        for index in steps:
-            if runs and runs[-1][0] == index and runs[-1][2] == number:
-                runs[-1] = (index, runs[-1][1] + 1, number)
-            else:
-                runs.append((index, 1, number))
-    return runs
+    layer_stage = [
+        number for number, counts in enumerate(stages)
+        for _ in range(sum(n for n, segment in zip(counts, graph.segments, strict=True) if segment.first >= 0))
+    ]  # fmt: skip
+    behind = [index for index, segment in enumerate(graph.segments) if segment.first < 0 and segment.name != "embedding"
+              for _ in range(segment.count)]  # fmt: skip
+    segments = [names.index("embedding"), *graph.sequence, *behind]
+    return segments, [0, *layer_stage, *(len(stages) - 1 for _ in behind)]
 
 
 def seconds(order: Program, priced: NDArray[np.float64]) -> Array:
@@ -141,21 +156,64 @@ def seconds(order: Program, priced: NDArray[np.float64]) -> Array:
 def schedule(order: Program, table: OpTable, priced: Array) -> Timeline:
     """Schedule every op of one point exactly, and find the steady period."""
     durations = seconds(order, priced)
-    layers = int(order.count.sum())
-    start = np.zeros((layers, order.batches, len(durations)))
-    finish = np.zeros_like(start)
-    makespan = exact(
-        order.segment, order.count, order.stage, order.tasks, order.lane, order.inputs, order.input, durations,
-        order.batches, len(order.lanes), order.stages, start, finish,
-    )  # fmt: skip
+    makespan, start, finish = simulate(order, durations, order.segment, order.stage)
     return Timeline(makespan, periods(order, durations)[1], order, start, finish, table.ops)
 
 
-def periods(order: Program, durations: Array) -> tuple[float, float]:
-    """(makespan, period) in s by the closed form, for one point's durations."""
-    out = np.zeros(2)
-    closed(
-        order.segment, order.count, order.stage, order.tasks, order.lane, order.inputs, order.input, durations,
-        order.batches, len(order.lanes), order.stages, ROUNDS, out,
+def simulate(order: Program, durations: Array, segment: Ints, stage: Ints) -> tuple[float, Array, Array]:
+    """(end, start, finish) in s of the given layers, every op of every micro-batch scheduled."""
+    width = int(np.diff(order.tasks)[segment].sum())
+    start = np.zeros((order.batches, width))
+    finish = np.zeros_like(start)
+    end = exact(
+        segment, stage, order.tasks, order.lane, order.inputs, order.input, order.follow, order.after, durations, order.batches,
+        len(order.lanes), order.stages, start, finish,
     )  # fmt: skip
-    return float(out[0]), float(out[1])
+    return float(end), start, finish
+
+
+def periods(order: Program, durations: Array) -> tuple[float, float]:
+    """(makespan, period) in s at one point, by the closed form.
+
+    One micro-batch over lanes that never overlap is a sum. Else the schedule grows by a constant for every further layer of
+    a run once it is periodic (the eigenvalue of a max-plus linear system; Baccelli et al., Synchronization and Linearity,
+    1992, section 3.7): runs are cut to a few layers, their growth is measured, and the rest is a product. A run that is not
+    yet periodic when cut is scheduled whole.
+    """
+    return _grown(order, durations, 1), _grown(order, durations, ROUNDS) - _grown(order, durations, ROUNDS - 1)
+
+
+def _grown(order: Program, durations: Array, rounds: int) -> float:
+    """End (s) of `rounds` steps one behind the other."""
+    runs = _run_lengths(order)
+    short = [min(count, order.batches + 3) for _, _, count in runs]
+
+    def end(counts: list[int]) -> float:
+        segment = np.repeat([run[0] for run in runs], counts)
+        stage = np.repeat([run[1] for run in runs], counts)
+        return simulate(order, durations, np.tile(segment, rounds), np.tile(stage, rounds))[0]
+
+    base = end(short)
+    total = base
+    for position, (_, _, count) in enumerate(runs):
+        left = count - short[position]
+        if left <= 0:
+            continue
+        more = [[n + (extra if i == position else 0) for i, n in enumerate(short)] for extra in (1, 2)]
+        first, second = end(more[0]), end(more[1])
+        growth = first - base
+        if left > 1 and abs(second - first - growth) > 1e-9 * second:
+            return end([count for _, _, count in runs])
+        total += growth * left
+    return total
+
+
+def _run_lengths(order: Program) -> list[tuple[int, int, int]]:
+    """(segment, stage, count) of runs of equal layers."""
+    runs: list[tuple[int, int, int]] = []
+    for segment, stage in zip(order.segment.tolist(), order.stage.tolist(), strict=True):
+        if runs and runs[-1][:2] == (segment, stage):
+            runs[-1] = (segment, stage, runs[-1][2] + 1)
+        else:
+            runs.append((segment, stage, 1))
+    return runs

@@ -219,8 +219,6 @@ def _way(name: str, cluster: Cluster, ideal: bool) -> Array:
     other = source if per is target else target
     total = wire.bandwidth_bytes_per_s * per.count * share
     total = min(total, _way_out(other) * share)
-    if wire.exclusive:
-        total /= 2
     if name.startswith("load:"):
         tier = source.chip.main
         reached = tier.bandwidth_bytes_per_s * (1.0 if ideal else (tier.efficiency or source.chip.efficiency.memory))

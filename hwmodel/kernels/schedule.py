@@ -1,149 +1,167 @@
-"""When ops start and end: micro-batches pass the layers over lanes that each do one thing at a time, in program order.
+"""When ops start and end: micro-batches pass the layers over lanes that each do one thing at a time.
 
-A program is a list of runs: `count` equal layers of one segment on one pipeline stage. Program order is layer, then
-micro-batch, then op; a lane starts its next op when the op's inputs are there and the lane is free. With one chain of
-attention, transfer, FFN, transfer this is the ping-pong pipeline of MegaScale-Infer (arXiv 2504.02263, section 4):
-total = (L - 1) max(m T_f, T_a + T_e + 2 T_c) + T_a + T_e + 2 T_c + (m - 1) T_f, T_f = max(T_a, T_e, T_c).
+A lane (the chips of a pool, one direction of a way between pools) takes work first come, first served. What follows one
+another on a lane without waiting for another lane is one block and is not interrupted, as on a stream: with one chain of
+attention, transfer, FFN, transfer per layer this is the ping-pong pipeline of MegaScale-Infer (arXiv 2504.02263, section 4),
+total = (L - 1) max(m T_f, T_a + T_e + 2 T_c) + T_a + T_e + 2 T_c + (m - 1) T_f with T_f = max(T_a, T_e, T_c); with stages of
+layers, each with lanes of its own, it is a pipeline.
 
 Arrays of a program
 -------------------
-segment, count, stage : (runs,) int; tasks : (segments + 1,) first op of each segment; lane : (ops,) int;
-inputs : (ops + 1,) first input of each op; input : (inputs,) op index, or INPUT, or PREVIOUS; seconds : (ops,) s.
+segment, stage : (layers,) int, the layers in order; tasks : (segments + 1,) first op of each segment; lane : (ops,) int;
+inputs : (ops + 1,) first input of each op; input : (inputs,) op index, or INPUT, or PREVIOUS; follow, after : the same
+turned round, ops that read an op; seconds : (ops,) s.
 """
 
 import numpy as np
 from numba import njit
 
 INPUT = -1
-"""The op reads what the layer below left."""
+"""The op reads what the layer below left: the output of its last op."""
 PREVIOUS = -2
 """The op may start when the layer below starts: weights fetched one layer ahead."""
 
 
-@njit(cache=True, nogil=True)
-def advance(
-    segment: int, stage: int, tasks: np.ndarray, lane: np.ndarray, inputs: np.ndarray, input_: np.ndarray, seconds: np.ndarray,
-    free: np.ndarray, ready: np.ndarray, began: np.ndarray, end: np.ndarray, start: np.ndarray, finish: np.ndarray,
-) -> None:  # fmt: skip
-    """One layer of all micro-batches. `free` (stages, lanes), `ready` and `began` (micro-batches) are in and out (s).
+@njit(cache=True)
+def push(heap: np.ndarray, length: int, time: np.ndarray, order: np.ndarray, item: int) -> int:
+    """Put an item on a binary heap that is sorted by time (s), then order; the new length."""
+    i = length
+    while i > 0:
+        up = (i - 1) // 2
+        other = heap[up]
+        if time[other] < time[item] or (time[other] == time[item] and order[other] <= order[item]):
+            break
+        heap[i] = other
+        i = up
+    heap[i] = item
+    return length + 1
 
-    start, finish : (micro-batches, ops) receive the times (s) of this layer's ops; end : (ops,) scratch.
-    """
-    for b in range(ready.shape[0]):
-        last = ready[b]
-        first = np.inf
-        for t in range(tasks[segment], tasks[segment + 1]):
-            at = 0.0
-            for i in range(inputs[t], inputs[t + 1]):
-                source = input_[i]
-                if source == INPUT:
-                    at = max(at, ready[b])
-                elif source == PREVIOUS:
-                    at = max(at, began[b])
-                else:
-                    at = max(at, end[source])
-            at = max(at, free[stage, lane[t]])
-            end[t] = at + seconds[t]
-            free[stage, lane[t]] = end[t]
-            start[b, t], finish[b, t] = at, end[t]
-            last = max(last, end[t])
-            first = min(first, at)
-        began[b] = ready[b]
-        ready[b] = last
+
+@njit(cache=True)
+def pop(heap: np.ndarray, length: int, time: np.ndarray, order: np.ndarray) -> int:
+    """Take the first item off the heap of `length` items."""
+    first = heap[0]
+    item = heap[length - 1]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= length - 1:
+            break
+        right = child + 1
+        if right < length - 1:
+            a, b = heap[child], heap[right]
+            if time[b] < time[a] or (time[b] == time[a] and order[b] < order[a]):
+                child = right
+        other = heap[child]
+        if time[item] < time[other] or (time[item] == time[other] and order[item] <= order[other]):
+            break
+        heap[i] = other
+        i = child
+    heap[i] = item
+    return first
 
 
 @njit(cache=True, nogil=True)
 def exact(
-    segment: np.ndarray, count: np.ndarray, stage: np.ndarray, tasks: np.ndarray, lane: np.ndarray, inputs: np.ndarray,
-    input_: np.ndarray, seconds: np.ndarray, batches: int, lanes: int, stages: int, start: np.ndarray, finish: np.ndarray,
+    segment: np.ndarray, stage: np.ndarray, tasks: np.ndarray, lane: np.ndarray, inputs: np.ndarray, input_: np.ndarray,
+    follow: np.ndarray, after: np.ndarray, seconds: np.ndarray, batches: int, lanes: int, stages: int, start: np.ndarray,
+    finish: np.ndarray,
 ) -> float:  # fmt: skip
-    """Seconds (s) from the start of a step to its last finish, every op scheduled; start, finish : (layers, batches, ops)."""
-    free = np.zeros((stages, lanes))
-    ready, began = np.zeros(batches), np.zeros(batches)
-    end = np.zeros(seconds.shape[0])
-    layer = 0
-    for r in range(segment.shape[0]):
-        for _ in range(count[r]):
-            advance(segment[r], stage[r], tasks, lane, inputs, input_, seconds, free, ready, began, end, start[layer], finish[layer])
-            layer += 1
-    return latest(ready)
+    """Schedule every op; seconds (s) from 0 to the last finish. start, finish : (batches, ops of all layers), s, out."""
+    layers = segment.shape[0]
+    base = np.zeros(layers + 1, np.int64)
+    for layer in range(layers):
+        base[layer + 1] = base[layer] + tasks[segment[layer] + 1] - tasks[segment[layer]]
+    width = base[layers]
+    total = batches * width
+    block = np.zeros(total, np.int64)
+    head = np.zeros(total + 1, np.int64)
+    order = np.zeros(total, np.int64)
+    waits = np.zeros(total, np.int64)
+    where = np.zeros(total, np.int64)
+    blocks = 0
+    for b in range(batches):
+        for layer in range(layers):
+            s = segment[layer]
+            for t in range(tasks[s], tasks[s + 1]):
+                i = b * width + base[layer] + t - tasks[s]
+                at = stage[layer] * lanes + lane[t]
+                joins = base[layer] + t > tasks[s] and blocks > 0 and where[blocks - 1] == at
+                external = 0
+                for k in range(inputs[t], inputs[t + 1]):
+                    j = source(input_[k], b, layer, base, segment, tasks, width)
+                    if j >= 0:
+                        external += 1
+                        # an input outside the block is fine if the block waits for it anyway or it is done by then
+                        if joins and block[j] != blocks - 1:
+                            joins = False
+                if not joins:
+                    head[blocks] = i
+                    order[blocks] = layer * batches + b
+                    where[blocks] = at
+                    blocks += 1
+                    waits[blocks - 1] = external
+                block[i] = blocks - 1
+    head[blocks] = total
+    time = np.zeros(blocks)
+    heap = np.zeros(blocks, np.int64)
+    waiting = 0
+    for k in range(blocks):
+        if waits[k] == 0:
+            waiting = push(heap, waiting, time, order, k)
+    free = np.zeros(stages * lanes)
+    last = 0.0
+    layer_of = np.zeros(width, np.int64)
+    for layer in range(layers):
+        for i in range(base[layer], base[layer + 1]):
+            layer_of[i] = layer
+    while waiting > 0:
+        k = pop(heap, waiting, time, order)
+        waiting -= 1
+        now = max(time[k], free[where[k]])
+        for i in range(head[k], head[k + 1]):
+            b = i // width
+            layer = layer_of[i - b * width]
+            t = i - b * width - base[layer] + tasks[segment[layer]]
+            start[b, i - b * width] = now
+            now += seconds[t]
+            finish[b, i - b * width] = now
+            for n in range(follow[t], follow[t + 1]):
+                waiting = release(b * width + base[layer] + after[n] - tasks[segment[layer]], k, now, block, waits, time, heap, waiting, order)
+            if t == tasks[segment[layer] + 1] - 1:
+                for ahead in range(1, 3):
+                    if layer + ahead < layers:
+                        wanted = INPUT if ahead == 1 else PREVIOUS
+                        u = segment[layer + ahead]
+                        for n in range(tasks[u], tasks[u + 1]):
+                            if input_[inputs[n]] == wanted:
+                                waiting = release(b * width + base[layer + ahead] + n - tasks[u], k, now, block, waits, time, heap, waiting, order)
+        free[where[k]] = now
+        last = max(last, now)
+    return last
 
 
 @njit(cache=True)
-def latest(times: np.ndarray) -> float:
-    """The largest of some times (s)."""
-    found = 0.0
-    for t in times:
-        found = max(found, t)
-    return found
+def source(wanted: int, b: int, layer: int, base: np.ndarray, segment: np.ndarray, tasks: np.ndarray, width: int) -> int:
+    """Instance of the op that an input names; -1 when nothing is waited for."""
+    if wanted >= 0:
+        return b * width + base[layer] + wanted - tasks[segment[layer]]
+    below = layer - 1 if wanted == INPUT else layer - 2
+    if below < 0:
+        return -1
+    return b * width + base[below + 1] - 1
 
 
 @njit(cache=True)
-def copied(source: np.ndarray, target: np.ndarray) -> None:
-    """Copy a vector; slices compile ten times slower."""
-    for i in range(source.shape[0]):
-        target[i] = source[i]
-
-
-@njit(cache=True, nogil=True)
-def closed(
-    segment: np.ndarray, count: np.ndarray, stage: np.ndarray, tasks: np.ndarray, lane: np.ndarray, inputs: np.ndarray,
-    input_: np.ndarray, seconds: np.ndarray, batches: int, lanes: int, stages: int, rounds: int, out: np.ndarray,
-) -> None:  # fmt: skip
-    """The same without walking every layer: once two layers of a run shift all times equally, the rest of the run is a jump.
-
-    The layers form a max-plus linear system, whose times grow by its eigenvalue per layer once periodic (Baccelli et al.,
-    Synchronization and Linearity, 1992, section 3.7); a run that is not yet periodic is walked on. `rounds` steps follow
-    one another, a micro-batch's next step waiting for its own last; out : (2,) s: end of the first step, and the period
-    (the last step's end less the one before).
-    """
-    free = np.zeros((stages, lanes))
-    ready, began = np.zeros(batches), np.zeros(batches)
-    end = np.zeros(seconds.shape[0])
-    start = np.zeros((batches, seconds.shape[0]))
-    finish = np.zeros((batches, seconds.shape[0]))
-    old_free, old_ready, old_began = np.zeros(lanes), np.zeros(batches), np.zeros(batches)
-    before = 0.0
-    for turn in range(rounds):
-        for r in range(segment.shape[0]):
-            left = count[r]
-            growth = -1.0
-            while left > 0:
-                copied(free[stage[r]], old_free)
-                copied(ready, old_ready)
-                copied(began, old_began)
-                advance(segment[r], stage[r], tasks, lane, inputs, input_, seconds, free, ready, began, end, start, finish)
-                left -= 1
-                step = ready[0] - old_ready[0]
-                if left > 1 and abs(step - growth) <= 1e-13 * ready[0] and _shifted(old_free, free[stage[r]], old_ready, ready, old_began, began, step):
-                    jump = step * left
-                    for b in range(batches):
-                        ready[b] += jump
-                        began[b] += jump
-                    for k in range(lanes):
-                        if free[stage[r], k] > old_free[k]:
-                            free[stage[r], k] += jump
-                    left = 0
-                growth = step
-        now = latest(ready)
-        if turn == 0:
-            out[0] = now
-        out[1] = now - before
-        before = now
-
-
-@njit(cache=True, nogil=True)
-def _shifted(
-    old_free: np.ndarray, free: np.ndarray, old_ready: np.ndarray, ready: np.ndarray, old_began: np.ndarray, began: np.ndarray,
-    step: float,
-) -> bool:  # fmt: skip
-    """Whether every time moved by `step` (s) in the last layer; lanes that were not used stayed where they were."""
-    tiny = 1e-12 * (abs(ready[0]) + step)
-    for b in range(ready.shape[0]):
-        if abs(ready[b] - old_ready[b] - step) > tiny or abs(began[b] - old_began[b] - step) > tiny:
-            return False
-    for k in range(free.shape[0]):
-        moved = free[k] - old_free[k]
-        if moved != 0.0 and abs(moved - step) > tiny:
-            return False
-    return True
+def release(
+    instance: int, by: int, now: float, block: np.ndarray, waits: np.ndarray, time: np.ndarray, heap: np.ndarray, waiting: int, order: np.ndarray
+) -> int:
+    """One input of an instance's block is there at `now` (s); queue the block when it was the last. The queue's new length."""
+    k = block[instance]
+    if k == by:
+        return waiting
+    waits[k] -= 1
+    time[k] = max(time[k], now)
+    if waits[k] == 0:
+        return push(heap, waiting, time, order, k)
+    return waiting

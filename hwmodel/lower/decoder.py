@@ -22,15 +22,9 @@ class Formats:
     activations: Format
     kv: Format
     weights: Format | None = None
-    """Of all matrices of linear layers except routers; None: as the checkpoint stores them."""
+    """Asked for instead of the checkpoint's own (see `hwmodel.model.architecture.overridden`); None: as stored."""
     attention: Format | None = None
     """In which the products of attention cores run; that of the activations when None."""
-
-    def of(self, model: Model, kind: int | None, weight: Weight) -> Format:
-        """Stored format of a weight of a layer kind (None: outside the layers)."""
-        if self.weights is not None and weight.matrix and weight.role not in ("router", "embedding", "head"):
-            return self.weights
-        return model.format_of_edge(weight) if kind is None else model.format_of(kind, weight)
 
 
 def lower(model: Model, phase: str, formats: Formats, drafts: int = 0) -> OpGraph:
@@ -63,7 +57,9 @@ def lower(model: Model, phase: str, formats: Formats, drafts: int = 0) -> OpGrap
     graph = OpGraph(model, tuple(segments), tuple(1 + index for index in model.sequence))
     at = _embed(graph, model, formats)
     for index in order:
-        at = _layer(graph, segments[index].name, model.kinds[index - 1], at, phases, model, index - 1, formats)
+        kind = index - 1
+        at = _layer(graph, segments[index].name, model.kinds[kind], at, phases, model,
+                    lambda weight, kind=kind: model.format_of(kind, weight, formats.weights), formats)  # type: ignore[misc] # fmt: skip
     at = _head(graph, "head", model, at, formats, symbol("outputs", "tokens"), stored=True)
     if drafts and model.mtp is not None:
         _draft(graph, model, at, formats)
@@ -83,7 +79,7 @@ def _into(
 def _embed(graph: OpGraph, model: Model, formats: Formats) -> str:
     """Rows of the tables, gathered by token."""
     into = _into(graph, "embedding", "embedding", model, None, (), model.embeddings,
-                 lambda weight: formats.of(model, None, weight), formats)  # fmt: skip
+                 lambda weight: model.format_of_edge(weight, formats.weights), formats)  # fmt: skip
     tables = tuple(_vocabulary(stored, model) for stored in into.keep(into.rest()))
     return into.stream("gather", size(model.hidden), moved=2, flops=0, stored=tables, role="embedding")
 
@@ -97,8 +93,8 @@ def _vocabulary(stored: Stored, model: Model) -> Stored:
 
 
 def _layer(
-    graph: OpGraph, segment: str, layer: Layer, at: str, phases: tuple[str, ...], model: Model, kind: int | None,
-    formats: Formats, *, drafting: bool = False,
+    graph: OpGraph, segment: str, layer: Layer, at: str, phases: tuple[str, ...], model: Model,
+    format_of: Callable[[Weight], Format], formats: Formats, *, drafting: bool = False,
 ) -> str:  # fmt: skip
     """Norm, mixer, norm, feed-forward; returns the last op."""
     extra = {weight.module: weight for weight in layer.extra}
@@ -106,8 +102,7 @@ def _layer(
     for position, block in enumerate(blocks):
         own = block.weights(model.hidden)
         mine = [extra.pop(m) for m in list(extra) if _belongs(m, position, len(blocks))]
-        into = _into(graph, segment, block.part, model, at, phases, [*own, *mine],
-                     lambda weight: formats.of(model, kind, weight), formats, drafting=drafting)  # fmt: skip
+        into = _into(graph, segment, block.part, model, at, phases, [*own, *mine], format_of, formats, drafting=drafting)
         # norms stay with the mixer's side: what crosses to another device is the normed input of the block
         into.norm(f"norm{position + 1}", model.hidden, [weight.module for weight in mine], part="attention")
         block.lower(into)
@@ -138,7 +133,7 @@ def _head(graph: OpGraph, segment: str, model: Model, at: str, formats: Formats,
     table = matrix or next(weight for weight in model.embeddings if weight.rows == model.vocab)
     around = [weight for weight in (*model.final, *model.head) if weight is not matrix] if stored else []
     into = _into(graph, segment, "head", model, at, (), [*around, table],
-                 lambda weight: formats.of(model, None, weight), formats)  # fmt: skip
+                 lambda weight: model.format_of_edge(weight, formats.weights), formats)  # fmt: skip
     into.tokens = rows  # type: ignore[assignment]
     into.norm("norm", model.hidden, [weight.module for weight in around])
     name = into.linear("logits", [table.module], columns=("vocab", float(model.vocab)), role="head",
@@ -154,8 +149,10 @@ def _draft(graph: OpGraph, model: Model, at: str, formats: Formats) -> None:
     mtp = model.mtp
     if mtp is None:  # pragma: no cover - the caller checked
         return
-    into = _into(graph, "draft", "attention", model, at, (), mtp.extra,
-                 lambda weight: formats.of(model, None, weight), formats, drafting=True)  # fmt: skip
+    def format_of(weight: Weight) -> Format:
+        return model.format_of_mtp(0, weight, formats.weights)
+
+    into = _into(graph, "draft", "attention", model, at, (), mtp.extra, format_of, formats, drafting=True)
     into.norm("norm0", model.hidden, [module for module in into.rest() if not into.matrix(module)])
     for number, module in enumerate(into.rest()):
         if into.weight(module).columns % model.hidden == 0 and number == 0:
@@ -164,5 +161,5 @@ def _draft(graph: OpGraph, model: Model, at: str, formats: Formats) -> None:
     if held:
         last: Op = graph.op(str(into.at))
         graph.put(last.with_stored(held))
-    end = _layer(graph, "draft", mtp.layers[0], str(into.at), ("decode",), model, None, formats, drafting=True)
+    end = _layer(graph, "draft", mtp.layers[0], str(into.at), ("decode",), model, format_of, formats, drafting=True)
     _head(graph, "draft", model, end, formats, symbol("decode_sequences", "tokens"), stored=False)

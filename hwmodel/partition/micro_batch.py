@@ -26,3 +26,4 @@ class MicroBatch(Strategy):
     def apply(self, graph: OpGraph, cluster: Cluster) -> None:
         """Note the count; the timeline interleaves the parts."""
         graph.micro_batches = max(graph.micro_batches, self.count)
+        graph.overlap = True

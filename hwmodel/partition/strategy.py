@@ -90,8 +90,9 @@ def scale_up(graph: OpGraph, cluster: Cluster, pool: str) -> str:
 def transfer(graph: OpGraph, cluster: Cluster, name: str, source: str, target: str, elements: Dim, width: float) -> None:
     """Put a transfer on the edge source -> target, whose ends lie on different pools; reuse one that carries the same tensor."""
     first, second = graph.op(source), graph.op(target)
-    cluster.wire(first.pool, second.pool)
+    wire = cluster.wire(first.pool, second.pool)
     way = f"{first.pool}>{second.pool}"
+    lane = f"{wire.from_}-{wire.to}" if wire.exclusive else way
     for successor in graph.nx.successors(source):
         op = graph.op(successor)
         if op.kind == "transfer" and op.way == way:
@@ -101,7 +102,7 @@ def transfer(graph: OpGraph, cluster: Cluster, name: str, source: str, target: s
             return
     op = replace(
         first, name=name, kind="transfer", role="communication", dims={"elements": elements}, consts={"bytes": width},
-        stored=(), kept=None, experts=None, contracts=(), way=way, shards=(), copies=(), phase="all", pool=first.pool,
+        stored=(), kept=None, experts=None, contracts=(), way=way, lane=lane, shards=(), copies=(), phase="all", pool=first.pool,
         note="one message, one latency each way",
     )  # fmt: skip
     graph.insert_after(source, op, only=[target])

@@ -1,1 +1,1 @@
-"""Answers in forms people read: tables, trace files, pages."""
+"""Reports: what a result looks like on paper, on a page and in other programs."""

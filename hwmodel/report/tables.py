@@ -12,6 +12,7 @@ from rich.text import Text
 from hwmodel.fit import Fit
 from hwmodel.hardware import Chip
 from hwmodel.memory import MemoryRow
+from hwmodel.operation import Operation
 from hwmodel.run import Result
 from hwmodel.spec.units import show
 
@@ -173,8 +174,26 @@ def model_answer(found: dict[str, Any]) -> RenderableType:
         rows.append(("vision part, apart", f"{found['vision']['params']:,} parameters"))
     for row in rows:
         grid.add_row(*row)
-    layers = table("layers", ("count", "attention", "FFN"), [(run["count"], str(run["attention"]), str(run["ffn"])) for run in found["layers"]], 3)
+    kinds: dict[tuple[str, str], int] = {}
+    for run in found["layers"]:
+        key = (str(run["attention"] or "-"), str(run["ffn"] or "-"))
+        kinds[key] = kinds.get(key, 0) + run["count"]
+    layers = table("layers", ("count", "attention", "FFN"), [(count, *key) for key, count in kinds.items()], 3)
     return Group(Text(found["name"], style="bold"), grid, "", layers)
+
+
+def op_answer(found: Operation) -> RenderableType:
+    """The answer of ``hwmodel op``."""
+    shape = " ".join(f"{key}={value}" for key, value in found.shape.items() if value not in ("", 0))
+    grid = Table(show_header=False, box=None, pad_edge=False)
+    grid.add_row("time", f"{seconds(found.time_s)}  ({seconds(found.low_s)} to {seconds(found.high_s)})")
+    grid.add_row("bound", found.bound)
+    for name, value in found.terms.items():
+        grid.add_row(f"  {name}", seconds(value))
+    grid.add_row("work", show(found.flops, "flops_per_s", 4).replace("/s", ""))
+    grid.add_row("bytes", gigabytes(found.bytes))
+    grid.add_row("formula", found.formula)
+    return Group(Text(f"{found.kind} {shape} {found.dtype} on {found.chip} ({found.stack})", style="bold"), grid)
 
 
 def chips_answer(chips: Sequence[Chip]) -> RenderableType:
