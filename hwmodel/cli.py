@@ -341,11 +341,11 @@ def plot_command(scenario: str | None, settings: tuple[str, ...], kind: str, out
 @_JSON
 def claims_command(as_json: bool) -> None:
     """Compute the known claims of the field from the shipped chips and models."""
-    from hwmodel.claims import claims
+    from hwmodel.claims import claims, to_dict
 
     found = claims()
     if as_json:
-        _json([claim.to_dict() for claim in found])
+        _json([to_dict(claim) for claim in found])
     else:
         from hwmodel.report.tables import table
 

@@ -247,8 +247,9 @@ class Op:
 
     @property
     def axes(self) -> frozenset[str]:
-        """Every axis of its dims."""
-        return frozenset(axis for dim in self.dims.values() for axis in dim.axes)
+        """Every axis of its dims and of the weights it holds."""
+        sizes = [*self.dims.values(), *(s.elements for s in self.stored), *(s.copies for s in self.stored)]
+        return frozenset(axis for dim in sizes for axis in dim.axes)
 
     @property
     def partial(self) -> tuple[str, ...]:
