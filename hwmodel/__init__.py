@@ -1,3 +1,53 @@
-"""hwmodel: a performance model of LLM inference on hardware, existing or not yet built."""
+"""hwmodel: a performance model of LLM inference on hardware, existing or not yet built.
+
+The names below load on first use, so that ``import hwmodel`` is instant::
+
+    import hwmodel as hw
+    result = hw.run(hw.load_scenario("h100_llama_70b_decode", ["workload.batch=64"]))
+    result.step.tpot_s
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "load_chip": "hwmodel.hardware",
+    "load_model": "hwmodel.model.load",
+    "load_scenario": "hwmodel.scenario",
+    "from_options": "hwmodel.scenario",
+    "run": "hwmodel.run",
+    "Result": "hwmodel.run",
+    "fit": "hwmodel.fit",
+    "operation": "hwmodel.operation",
+    "claims": "hwmodel.claims",
+    "InputError": "hwmodel.spec.errors",
+}
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from hwmodel.claims import claims as claims
+    from hwmodel.fit import fit as fit
+    from hwmodel.hardware import load_chip as load_chip
+    from hwmodel.model.load import load_model as load_model
+    from hwmodel.operation import operation as operation
+    from hwmodel.run import Result as Result
+    from hwmodel.run import run as run
+    from hwmodel.scenario import from_options as from_options
+    from hwmodel.scenario import load_scenario as load_scenario
+    from hwmodel.spec.errors import InputError as InputError
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hwmodel' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value  # also where a submodule has the same name: the function is what people mean
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -290,7 +290,7 @@ class OpGraph:
     segments: tuple[Segment, ...]
     sequence: tuple[int, ...]
     """Index into `segments` for every layer from the bottom up."""
-    nx: Any = field(default_factory=nx.DiGraph)
+    nx: Any = field(default_factory=lambda: nx.DiGraph())
     degrees: dict[str, int] = field(default_factory=dict)
     """Value of every degree symbol."""
     micro_batches: int = 1

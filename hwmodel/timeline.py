@@ -103,7 +103,8 @@ def program(graph: OpGraph, table: OpTable, batches: int) -> Program:
     """Pack the order of work of a placed graph; `batches` micro-batches pass it."""
     lanes = tuple(dict.fromkeys(lane_of(op, graph.overlap) for op in table.ops))
     place = {name: index for index, name in enumerate(lanes)}
-    tasks, order, lane, repeats = [0], [], [], []
+    tasks, order, lane = [0], list[int](), list[int]()
+    repeats: list[float] = []
     sources: list[list[int]] = []
     known: dict[str, int] = {}
     for segment in graph.segments:

@@ -72,7 +72,7 @@ def exact(
     base = np.zeros(layers + 1, np.int64)
     for layer in range(layers):
         base[layer + 1] = base[layer] + tasks[segment[layer] + 1] - tasks[segment[layer]]
-    width = base[layers]
+    width = int(base[layers])
     total = batches * width
     block = np.zeros(total, np.int64)
     head = np.zeros(total + 1, np.int64)
@@ -118,7 +118,7 @@ def exact(
     while waiting > 0:
         k = pop(heap, waiting, time, order)
         waiting -= 1
-        now = max(time[k], free[where[k]])
+        now = float(max(time[k], free[where[k]]))
         for i in range(head[k], head[k + 1]):
             b = i // width
             layer = layer_of[i - b * width]

@@ -118,7 +118,7 @@ class Lowering:
 
     def grouped(self, name: str, groups: Axis, n: int, k: int, weight: Weight, *, stored: bool = True, **fields: Any) -> str:
         """One small product per head (or group): groups x (m x k)(k x n), with the weights of one module's part."""
-        held = ()
+        held: tuple[Stored, ...] = ()
         if stored:
             self._used.add(weight.module)
             held = (Stored(weight.module, size(weight.elements, *groups), self._bytes(weight), weight.role),)

@@ -9,8 +9,7 @@ from hwmodel.graph import OpGraph
 from hwmodel.hardware import Cluster
 from hwmodel.model.block import Size
 from hwmodel.model.dtypes import fmt
-from hwmodel.partition.strategy import Strategy, block_ends, collective, degree, on, per_chip, scale_up
-from hwmodel.partition.tensor import check_blocks
+from hwmodel.partition.strategy import Strategy, block_ends, check_blocks, collective, degree, on, per_chip, scale_up
 
 
 class Expert(Strategy):

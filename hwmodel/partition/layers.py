@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import ClassVar
 
 from hwmodel.graph import OpGraph, Segment
@@ -48,7 +49,9 @@ def _divide(graph: OpGraph, owners: list[tuple[int, str]]) -> None:
         if not any(key[0] == index for key in made):
             made[(index, pool)] = index
             segments[index] = replace(old, count=count)
-            graph.each(lambda op, old=old: op.segment == old.name, lambda op, pool=pool: replace(op, pool=pool))
+            for op in graph.ops():
+                if op.segment == old.name:
+                    graph.put(replace(op, pool=pool))
             continue
         name = f"layer{first}"
         made[(index, pool)] = len(segments)
@@ -68,14 +71,11 @@ def _copy(graph: OpGraph, old: str, new: str, pool: str) -> None:
 
 def _join(graph: OpGraph, cluster: Cluster) -> None:
     """A transfer at every border between consecutive layers of different pools; it runs once per step."""
-    borders = {}
     names = [graph.segments[index].name for index in graph.sequence]
-    for lower, upper in zip(names, names[1:], strict=False):
-        if lower != upper:
-            borders[(lower, upper)] = borders.get((lower, upper), 0) + 1
-    for lower, upper in borders:
-        source = graph.ops(lambda op, lower=lower: op.segment == lower)[-1]
-        target = graph.ops(lambda op, upper=upper: op.segment == upper)[0]
+    ordered = graph.ops()
+    for lower, upper in dict.fromkeys(pair for pair in pairwise(names) if pair[0] != pair[1]):
+        source = [op for op in ordered if op.segment == lower][-1]
+        target = next(op for op in ordered if op.segment == upper)
         if not graph.nx.has_edge(source.name, target.name):
             graph.nx.add_edge(source.name, target.name, elements=source.out, bytes=source.out_bytes)
     for source, target in list(graph.nx.edges):

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hwmodel.graph import Experts, Op, OpGraph, Stored, size
+from hwmodel.graph import Dim, Experts, Op, OpGraph, size
 from hwmodel.hardware import Cluster
 from hwmodel.partition.strategy import Strategy, move, on
 
@@ -105,15 +105,14 @@ def _split(graph: OpGraph, home: str, fraction: float) -> set[str]:
 
 def _part(op: Op, name: str, experts: Experts, share: float) -> Op:
     """The op on a share of the experts."""
-    def cut(dim_name: str) -> object:
-        dim = op.dims[dim_name]
-        return type(dim)(tuple(replace(t, count=t.count * share) if "experts" in t.axes else t for t in dim.terms))
 
-    stored = tuple(_cut(s, share) for s in op.stored)
-    dims = {dim_name: cut(dim_name) for dim_name in op.dims}
-    return replace(op, name=name, dims=dims, stored=stored, experts=experts if op.experts else None)
+    def cut(dim: Dim) -> Dim:
+        return Dim(tuple(replace(t, count=t.count * share) if "experts" in t.axes else t for t in dim.terms))
 
-
-def _cut(stored: Stored, share: float) -> Stored:
-    terms = tuple(replace(t, count=t.count * share) if "experts" in t.axes else t for t in stored.copies.terms)
-    return replace(stored, copies=type(stored.copies)(terms))
+    return replace(
+        op,
+        name=name,
+        dims={key: cut(dim) for key, dim in op.dims.items()},
+        stored=tuple(replace(stored, copies=cut(stored.copies)) for stored in op.stored),
+        experts=experts if op.experts else None,
+    )

@@ -125,3 +125,19 @@ def check_divides(graph: OpGraph, pool: str, what: str, pieces: float, by: int, 
         reason = f"pool {pool}: {by} does not divide {pieces:g} {what}; {remedy or 'use ' + ', '.join(fits)}"
         if reason not in graph.reasons:
             graph.reasons.append(reason)
+
+
+def check_blocks(graph: OpGraph, pool: str, op: Op, by: int) -> None:
+    """A quantisation block may not be cut: the split width must be a multiple of it (128 x 128 fp8)."""
+    for stored in op.stored:
+        for term in stored.elements.terms:
+            if stored.block and "ffn" in term.axes and by > 1 and term.count % by == 0 and (term.count / by) % stored.block:
+                fits = [n for n in range(1, 65) if term.count % n == 0 and (term.count / n) % stored.block == 0]
+                reason = (
+                    f"pool {pool}: width {term.count:g} / {by} = {term.count / by:g} is not a multiple of the {stored.block} x "
+                    f"{stored.block} quantisation block of {stored.module}; split it by {', '.join(map(str, fits))}"
+                    + (", or split by expert instead" if op.role == "experts" else "")
+                )
+                if reason not in graph.reasons:
+                    graph.reasons.append(reason)
+                return

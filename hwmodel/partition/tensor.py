@@ -11,6 +11,7 @@ from hwmodel.model.block import Size
 from hwmodel.partition.strategy import (
     Strategy,
     block_ends,
+    check_blocks,
     check_divides,
     collective,
     degree,
@@ -95,19 +96,3 @@ class Tensor(Strategy):
                 check_divides(graph, pool, f"chips ({term.count:g} KV heads)", self.degree, int(term.count), "use a multiple of it")
             else:
                 check_divides(graph, pool, "KV heads", term.count, self.degree, "")
-
-
-def check_blocks(graph: OpGraph, pool: str, op: Op, by: int) -> None:
-    """A quantisation block may not be cut: the split width must be a multiple of it (128 x 128 fp8)."""
-    for stored in op.stored:
-        for term in stored.elements.terms:
-            if stored.block and "ffn" in term.axes and by > 1 and term.count % by == 0 and (term.count / by) % stored.block:
-                fits = [n for n in range(1, 65) if term.count % n == 0 and (term.count / n) % stored.block == 0]
-                reason = (
-                    f"pool {pool}: width {term.count:g} / {by} = {term.count / by:g} is not a multiple of the {stored.block} x "
-                    f"{stored.block} quantisation block of {stored.module}; split it by {', '.join(map(str, fits))}"
-                    + (", or split by expert instead" if op.role == "experts" else "")
-                )
-                if reason not in graph.reasons:
-                    graph.reasons.append(reason)
-                return

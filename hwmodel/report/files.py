@@ -11,7 +11,7 @@ from typing import Any
 
 from hwmodel.hardware import Chip
 from hwmodel.plot import KINDS
-from hwmodel.report import trace
+from hwmodel.report.trace import write as write_trace
 from hwmodel.run import Result
 from hwmodel.spec.number import Number
 
@@ -42,7 +42,7 @@ def write_all(result: Result, folder: Path) -> list[Path]:
         written.append(folder / f"{name}.png")
         draw(result, written[-1])
     written.append(folder / "trace.json")
-    trace.write(result, written[-1])
+    write_trace(result, written[-1])
     return written
 
 

@@ -222,7 +222,7 @@ def chip_answer(chip: Chip) -> RenderableType:
         source = chip.sources.get(number.source, number.source)
         rows.append((path, show(number, dimension, 5), span, number.status, source))
     grid = table("", ("number", "value", "range", "status", "source"), rows, 5)
-    lines = [Text(f"{chip.name}: {chip.title}", style="bold"), grid]
+    lines: list[RenderableType] = [Text(f"{chip.name}: {chip.title}", style="bold"), grid]
     if chip.notes:
         lines.append(Text(chip.notes))
     if chip.unpublished:
