@@ -7,6 +7,9 @@ from numba import njit
 
 from hwmodel.kernels import columns as c
 
+FEW = 16.0
+"""Tokens on an expert, in the mean, up to which the law of their number is summed exactly."""
+
 
 @njit(cache=True)
 def distinct_experts(tokens: float, bins: np.ndarray) -> float:
@@ -38,22 +41,42 @@ def routed_tokens(tokens: float, bins: np.ndarray) -> float:
 def expected_tiles(tokens: float, p: float, rows: float) -> float:
     """Expected ceil(X / rows) for X ~ Binomial(tokens, p): the sum over j of P(X > j rows).
 
-    P(X > 0) is exact; further tails use the normal law with continuity and Cornish-Fisher skewness corrections.
+    Exact for one row a tile, and summed over the probabilities for small means. Else P(X > 0) is exact and further tails use
+    the normal law with continuity and Cornish-Fisher skewness corrections.
     """
     if tokens <= 0.0 or p <= 0.0:
         return 0.0
-    if p >= 1.0:
-        return np.ceil(tokens / rows - 1e-9)
-    total = -math.expm1(tokens * math.log1p(-p))
     mean = tokens * p
+    if rows <= 1.0:
+        return mean
+    if p > 1.0 - 1e-6:
+        return np.ceil(tokens / rows - 1e-9)
+    if mean < FEW:
+        return summed_tiles(tokens, p, rows)
+    total = -math.expm1(tokens * math.log1p(-p))
     sigma = math.sqrt(mean * (1.0 - p))
-    skew = (1.0 - 2.0 * p) / sigma
+    skew = max((1.0 - 2.0 * p) / sigma, -0.3)
     j = 1.0
     while j * rows < tokens:
         z = (j * rows + 0.5 - mean) / sigma
         if z > 8.0:
             break
-        z -= skew * (z * z - 1.0) / 6.0
-        total += 0.5 * math.erfc(z / math.sqrt(2.0))
+        if z < -8.0:  # the correction is quadratic: far out it would turn the sign
+            total += 1.0
+        else:
+            total += 0.5 * math.erfc((z - skew * (z * z - 1.0) / 6.0) / math.sqrt(2.0))
         j += 1.0
+    return total
+
+
+@njit(cache=True)
+def summed_tiles(tokens: float, p: float, rows: float) -> float:
+    """Expected ceil(X / rows), X ~ Binomial(tokens, p): the sum of P(X = x) ceil(x / rows); for means of a few tokens."""
+    chance = math.exp(tokens * math.log1p(-p))
+    total = 0.0
+    x = 0.0
+    while x < tokens and (x < tokens * p or chance > 1e-12):
+        chance *= (tokens - x) / (x + 1.0) * p / (1.0 - p)
+        x += 1.0
+        total += chance * np.ceil(x / rows)
     return total
