@@ -41,8 +41,8 @@ def routed_tokens(tokens: float, bins: np.ndarray) -> float:
 def expected_tiles(tokens: float, p: float, rows: float) -> float:
     """Expected ceil(X / rows) for X ~ Binomial(tokens, p): the sum over j of P(X > j rows).
 
-    Exact for one row a tile, and summed over the probabilities for small means. Else P(X > 0) is exact and further tails use
-    the normal law with continuity and Cornish-Fisher skewness corrections.
+    Exact for one row a tile, and summed over the probabilities for small means. Else P(X > 0) is exact and further tails
+    use the normal law with continuity and Cornish-Fisher skewness corrections.
     """
     if tokens <= 0.0 or p <= 0.0:
         return 0.0
@@ -71,7 +71,7 @@ def expected_tiles(tokens: float, p: float, rows: float) -> float:
 
 @njit(cache=True)
 def summed_tiles(tokens: float, p: float, rows: float) -> float:
-    """Expected ceil(X / rows), X ~ Binomial(tokens, p): the sum of P(X = x) ceil(x / rows); for means of a few tokens."""
+    """Expected ceil(X / rows), X ~ Binomial(tokens, p): the sum of P(X = x) ceil(x / rows); for a few tokens."""
     chance = math.exp(tokens * math.log1p(-p))
     total = 0.0
     x = 0.0
