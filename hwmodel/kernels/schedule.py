@@ -97,7 +97,7 @@ def exact(
                             joins = False
                 if not joins:
                     head[blocks] = i
-                    order[blocks] = layer * batches + b
+                    order[blocks] = (layer * batches + b) * total + blocks
                     where[blocks] = at
                     blocks += 1
                     waits[blocks - 1] = external
