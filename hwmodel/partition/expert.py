@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal
 
-from hwmodel.graph import OpGraph
+from hwmodel.graph import Dim, OpGraph
 from hwmodel.hardware import Cluster
 from hwmodel.model.block import Size
 from hwmodel.model.dtypes import fmt
@@ -84,7 +85,8 @@ class Expert(Strategy):
         op, back = graph.op(first), graph.op(last)
         topk = op.experts.topk if op.experts else 1.0
         width = op.dims["k"].exact({})
-        pairs = op.dims["tokens"].by(f"{pool}.ep", -1).scaled(topk * width)
+        routed = (replace(term, count=term.count * topk) for term in op.dims["tokens"].by(f"{pool}.ep").terms)
+        pairs = Dim(tuple(routed)).scaled(width)  # token-expert pairs, not tokens, are whole
         group = degree(f"{pool}.etp")
         before = next(iter(graph.nx.predecessors(first)))
         share = collective(f"{op.segment}.share", "all_gather", pairs, group, op.consts["input_bytes"], op, link,
