@@ -96,6 +96,8 @@ def lane_of(op: Op, overlap: bool = False) -> str:
         return f"load:{op.way}"
     if op.kind == "transfer":
         return op.lane or op.way
+    if op.note == "p2p":  # between pipeline stages: the sender goes on with the next micro-batch
+        return f"{op.pool}.hop"
     return f"{op.pool}.link" if op.kind == "collective" and overlap else op.pool
 
 
@@ -157,8 +159,8 @@ def seconds(order: Program, priced: NDArray[np.float64]) -> Array:
 def schedule(order: Program, table: OpTable, priced: Array) -> Timeline:
     """Schedule every op of one point exactly, and find the steady period."""
     durations = seconds(order, priced)
-    makespan, start, finish = simulate(order, durations, order.segment, order.stage)
-    return Timeline(makespan, periods(order, durations)[1], order, start, finish, table.ops)
+    end, start, finish = simulate(order, durations, order.segment, order.stage)
+    return Timeline(end, period(order, durations), order, start, finish, table.ops)
 
 
 def simulate(order: Program, durations: Array, segment: Ints, stage: Ints) -> tuple[float, Array, Array]:
@@ -174,14 +176,26 @@ def simulate(order: Program, durations: Array, segment: Ints, stage: Ints) -> tu
 
 
 def periods(order: Program, durations: Array) -> tuple[float, float]:
-    """(makespan, period) in s at one point, by the closed form.
+    """(makespan, period) in s at one point; see `makespan` and `period`."""
+    return makespan(order, durations), period(order, durations)
+
+
+def makespan(order: Program, durations: Array) -> float:
+    """End (s) of an isolated step at one point, by the closed form."""
+    return _grown(order, durations, 1)
+
+
+def period(order: Program, durations: Array) -> float:
+    """Seconds between two steps of a sequence in steady state, by the closed form.
 
     One micro-batch over lanes that never overlap is a sum. Else the schedule grows by a constant for every further layer of
     a run once it is periodic (the eigenvalue of a max-plus linear system; Baccelli et al., Synchronization and Linearity,
     1992, section 3.7): runs are cut to a few layers, their growth is measured, and the rest is a product. A run that is not
     yet periodic when cut is scheduled whole.
     """
-    return _grown(order, durations, 1), _grown(order, durations, ROUNDS) - _grown(order, durations, ROUNDS - 1)
+    if order.batches == 1:  # the next step waits for this one
+        return makespan(order, durations)
+    return _grown(order, durations, ROUNDS) - _grown(order, durations, ROUNDS - 1)
 
 
 def _grown(order: Program, durations: Array, rounds: int) -> float:
