@@ -10,6 +10,8 @@ The names below load on first use, so that ``import hwmodel`` is instant::
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -44,10 +46,19 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'hwmodel' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value  # also where a submodule has the same name: the function is what people mean
-    return value
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps ``hw.run`` the function: importing the file run.py would otherwise put the module in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

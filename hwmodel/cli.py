@@ -33,8 +33,7 @@ class _Group(click.Group):
         except click.UsageError as error:
             from hwmodel.spec.errors import did_you_mean
 
-            error.message += did_you_mean(args[0], self.commands)
-            raise
+            raise click.UsageError(error.message + did_you_mean(args[0], self.commands), ctx) from None
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -95,7 +94,7 @@ def _stderr(text: str) -> None:
 def _show(renderable: Any) -> None:
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 150
+    width = None if sys.stdout.isatty() else 120
     Console(width=width, highlight=False, soft_wrap=False).print(renderable)
 
 
@@ -139,6 +138,9 @@ def _question(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any]) -> Scenario:
     """The scenario that arguments and options ask for."""
+    from hwmodel.kernels import start_without_blas
+
+    start_without_blas()
     from hwmodel.scenario import from_options, load_scenario
 
     _listen()

@@ -20,7 +20,7 @@ from hwmodel.lower.decoder import lower
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.partition import partition
 from hwmodel.scenario import Scenario
-from hwmodel.timeline import Timeline, periods, program, schedule, seconds
+from hwmodel.timeline import Timeline, makespan, period, program, schedule, seconds
 from hwmodel.timing import Array, OpTable, device_array, pack, points, price
 from hwmodel.uncertainty import Spread, spread
 
@@ -186,8 +186,8 @@ def run(scenario: Scenario, *, ideal: bool = False) -> Result:
     host = 0.0 if ideal else max((float(pool.chip.execution.step_s or 0) for pool in cluster.pools), default=0.0)
 
     def time_of(part: Array) -> float:
-        makespan, period = periods(order, seconds(order, part))
-        return host + (makespan if workload.phase == "prefill" else period)
+        whole = makespan if workload.phase == "prefill" else period
+        return host + whole(order, seconds(order, part))
 
     placed = Placed(scenario, graph, table, priced, timeline, device, ideal)
     time = _ideal_time(placed) if ideal else time_of(priced)
@@ -208,7 +208,7 @@ def _result(placed: Placed, time: float, host: float, parts: int, around: Spread
     spent, why = cost(scenario.cluster, step.tokens_per_s)
     warnings = tuple(dict.fromkeys([*scenario.model.warnings, *placed.table.notes, *graph.notes]))
     return Result(
-        scenario.name, not reasons, reasons, step, tuple(rows), _pools(placed, time, parts), _links(placed, time, parts),
+        scenario.name, not reasons, reasons, step, tuple(rows), _pools(placed, time, host, parts), _links(placed, time, parts),
         _layers(placed, parts), _ops(placed, parts, around), spent, why, _inputs(around), warnings, _assumptions(placed),
         placed,
     )  # fmt: skip
@@ -261,7 +261,7 @@ def stage_counts(graph: OpGraph) -> list[dict[str, int]]:
     return [{s.name: n for s, n in zip(graph.segments, counts, strict=True)} for counts in stages]
 
 
-def _pools(placed: Placed, time: float, parts: int) -> tuple[PoolRow, ...]:
+def _pools(placed: Placed, time: float, host: float, parts: int) -> tuple[PoolRow, ...]:
     rows = []
     for pool in placed.scenario.cluster.pools:
         busiest: dict[str, float] = dict.fromkeys(BOUNDS, 0.0)
@@ -274,6 +274,7 @@ def _pools(placed: Placed, time: float, parts: int) -> tuple[PoolRow, ...]:
                         total[key] += value * times
             if sum(total.values()) > sum(busiest.values()):
                 busiest = total
+        busiest["overhead"] += host
         busy = sum(busiest.values())
         bound_s = {**busiest, "idle": max(0.0, time - busy)}
         bound = max(bound_s, key=lambda key: bound_s[key]).replace("idle", "dependency")

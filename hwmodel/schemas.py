@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+import warnings
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,7 +22,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 def schema(kind: str) -> dict[str, Any]:
     """The schema of ``chip``, ``model`` or ``scenario`` files."""
     found = {"chip": _chip, "model": model_schema, "scenario": _scenario}[kind]()
-    return {"$schema": DRAFT, "title": f"hwmodel {kind}", **found}
+    return {"$schema": DRAFT, **found, "title": f"hwmodel {kind}"}
 
 
 def _chip() -> dict[str, Any]:
@@ -53,7 +54,9 @@ def _scenario() -> dict[str, Any]:
 
 def described(model: type[BaseModel]) -> dict[str, Any]:
     """Pydantic's schema of a block with the text below each field as its description."""
-    found = model.model_json_schema(by_alias=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # defaults that are quantities have no JSON form; the text says them
+        found = model.model_json_schema(by_alias=True)
     docs = _docs(model)
     for part in (found, *found.get("$defs", {}).values()):
         own = docs.get(part.get("title", ""), {})

@@ -42,4 +42,8 @@ def partition(graph: OpGraph, plan: Sequence[Strategy], cluster: Cluster) -> OpG
     for strategy in sorted([Single(), *plan, *rest], key=lambda s: s.rank):
         strategy.apply(placed, cluster)
         verify(placed, graph, strategy)
+    for load in placed.ops(lambda op: op.kind == "load"):  # a chip receives its share of what the op behind it reads
+        for axis, degree in placed.op(load.name.removesuffix(".load")).shards:
+            load = load.shard((axis,), degree)  # noqa: PLW2901
+        placed.put(load)
     return placed

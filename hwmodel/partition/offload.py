@@ -64,9 +64,10 @@ class Offload(Strategy):
             return
         width = op.stored[0].bytes_per_element
         per_expert = sum(stored.elements.exact({}) for stored in op.stored)
+        pieces = next(term.count for stored in op.stored for term in stored.elements.terms if "ffn" in term.axes)
         load = replace(
             op, name=f"{op.name}.load", kind="load", role="communication", way=f"{pool}>{op.pool}", part=op.part,
-            dims={"tokens": op.dims["tokens"], "experts": op.dims["experts"], "elements": size(per_expert)},
+            dims={"tokens": op.dims["tokens"], "experts": op.dims["experts"], "elements": size(per_expert, "ffn", pieces)},
             consts={"weight_bytes": width}, contracts=(), kept=None, out=size(0), base_stored=op.stored, note="prefetch" if self.prefetch else "",
         )  # fmt: skip
         before = [] if self.prefetch else list(graph.nx.predecessors(op.name))[:1]

@@ -43,7 +43,7 @@ class Spec(BaseModel):
     """A frozen typed block of a file; its fields are its schema, its documentation and its error messages."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=yaml_key, populate_by_name=True
+        frozen=True, extra="forbid", alias_generator=yaml_key, populate_by_name=True, defer_build=True
     )
 
 
