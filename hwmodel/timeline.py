@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,20 @@ from hwmodel.timing import Array, Ints, OpTable
 
 ROUNDS = 3
 """Steps run one behind the other until the period is steady."""
+
+
+Layers = tuple[Ints, Ints]
+"""(segment, stage) of a list of layers."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A program with its runs of equal layers cut short."""
+
+    whole: Layers
+    short: Layers
+    longer: tuple[tuple[int, Layers, Layers], ...]
+    """For each run that was cut: layers left out, and the short program with one and with two more of them."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +53,16 @@ class Program:
     lanes: tuple[str, ...]
     batches: int
     stages: int
+
+    @cached_property
+    def _cuts(self) -> dict[int, Cut]:
+        return {}
+
+    def cut(self, rounds: int) -> Cut:
+        """The layers of `rounds` steps, whole and cut short."""
+        if rounds not in self._cuts:
+            self._cuts[rounds] = _cut(self, rounds)
+        return self._cuts[rounds]
 
     def place(self, layer: int) -> int:
         """Index of a layer's first op among all of a micro-batch."""
@@ -85,6 +111,21 @@ class Timeline:
                         float(self.start_s[batch, place]), float(self.finish_s[batch, place]),
                     )  # fmt: skip
             base += last - first
+
+
+def _cut(order: Program, rounds: int) -> Cut:
+    runs = [(key, len(list(group))) for key, group in groupby(zip(order.segment.tolist(), order.stage.tolist(), strict=True))]
+    short = [min(count, order.batches + 3) for _, count in runs]
+
+    def layers(counts: list[int]) -> Layers:
+        return tuple(np.tile(np.repeat([key[i] for key, _ in runs], counts), rounds) for i in (0, 1))  # type: ignore[return-value]
+
+    longer = []
+    for position, (_, count) in enumerate(runs):
+        if count > short[position]:
+            more = [layers([n + (extra if i == position else 0) for i, n in enumerate(short)]) for extra in (1, 2)]
+            longer.append((count - short[position], more[0], more[1]))
+    return Cut(layers([count for _, count in runs]), layers(short), tuple(longer))
 
 
 def lane_of(op: Op, overlap: bool = False) -> str:
@@ -200,35 +241,13 @@ def period(order: Program, durations: Array) -> float:
 
 def _grown(order: Program, durations: Array, rounds: int) -> float:
     """End (s) of `rounds` steps one behind the other."""
-    runs = _run_lengths(order)
-    short = [min(count, order.batches + 3) for _, _, count in runs]
-
-    def end(counts: list[int]) -> float:
-        segment = np.repeat([run[0] for run in runs], counts)
-        stage = np.repeat([run[1] for run in runs], counts)
-        return simulate(order, durations, np.tile(segment, rounds), np.tile(stage, rounds))[0]
-
-    base = end(short)
+    cut = order.cut(rounds)
+    base = simulate(order, durations, *cut.short)[0]
     total = base
-    for position, (_, _, count) in enumerate(runs):
-        left = count - short[position]
-        if left <= 0:
-            continue
-        more = [[n + (extra if i == position else 0) for i, n in enumerate(short)] for extra in (1, 2)]
-        first, second = end(more[0]), end(more[1])
+    for left, one, two in cut.longer:
+        first = simulate(order, durations, *one)[0]
         growth = first - base
-        if left > 1 and abs(second - first - growth) > 1e-9 * second:
-            return end([count for _, _, count in runs])
+        if left > 1 and abs(simulate(order, durations, *two)[0] - first - growth) > 1e-9 * first:
+            return simulate(order, durations, *cut.whole)[0]
         total += growth * left
     return total
-
-
-def _run_lengths(order: Program) -> list[tuple[int, int, int]]:
-    """(segment, stage, count) of runs of equal layers."""
-    runs: list[tuple[int, int, int]] = []
-    for segment, stage in zip(order.segment.tolist(), order.stage.tolist(), strict=True):
-        if runs and runs[-1][:2] == (segment, stage):
-            runs[-1] = (segment, stage, runs[-1][2] + 1)
-        else:
-            runs.append((segment, stage, 1))
-    return runs
