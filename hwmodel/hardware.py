@@ -314,7 +314,9 @@ def chip_from(document: yamlfile.Document, value: Any = None, at: yamlfile.Path_
         if not isinstance(base, str):
             raise InputError(document.problem((*at, "extends"), "expected the name or path of a chip"))
         path = catalog.find("chips", _beside(base, seen[-1]))
-        if str(path) in seen or len(seen) > 8:
+        if str(path) in seen:  # a file that shadows a shipped chip means that one
+            path = catalog.shipped("chips") / path.name
+        if str(path) in seen or not path.is_file() or len(seen) > 8:
             raise InputError(document.problem((*at, "extends"), f"'{base}' leads back to this file"))
         seen.append(str(path))
         raw = yamlfile.load(path).value

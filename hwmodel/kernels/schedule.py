@@ -61,24 +61,19 @@ def pop(heap: np.ndarray, length: int, time: np.ndarray, order: np.ndarray) -> i
     return first
 
 
-@njit(cache=True, nogil=True)
-def exact(
+@njit(cache=True)
+def cut_blocks(
     segment: np.ndarray, stage: np.ndarray, tasks: np.ndarray, lane: np.ndarray, inputs: np.ndarray, input_: np.ndarray,
-    follow: np.ndarray, after: np.ndarray, seconds: np.ndarray, batches: int, lanes: int, stages: int, start: np.ndarray,
-    finish: np.ndarray,
-) -> float:  # fmt: skip
-    """Schedule every op; seconds (s) from 0 to the last finish. start, finish : (batches, ops of all layers), s, out."""
+    base: np.ndarray, batches: int, lanes: int, block: np.ndarray, head: np.ndarray, order: np.ndarray, waits: np.ndarray,
+    where: np.ndarray,
+) -> int:  # fmt: skip
+    """Cut every micro-batch's ops into blocks: runs on one lane whose inputs, but for the first op's, are inside the run.
+
+    base : (layers + 1,) first op of each layer; out: block (instances,) the block of each op instance, and per block its
+    first instance, its place in the program, how many inputs it waits for and its lane. Returns the number of blocks.
+    """
     layers = segment.shape[0]
-    base = np.zeros(layers + 1, np.int64)
-    for layer in range(layers):
-        base[layer + 1] = base[layer] + tasks[segment[layer] + 1] - tasks[segment[layer]]
     width = int(base[layers])
-    total = batches * width
-    block = np.zeros(total, np.int64)
-    head = np.zeros(total + 1, np.int64)
-    order = np.zeros(total, np.int64)
-    waits = np.zeros(total, np.int64)
-    where = np.zeros(total, np.int64)
     blocks = 0
     for b in range(batches):
         for layer in range(layers):
@@ -92,50 +87,73 @@ def exact(
                     j = source(input_[k], b, layer, base, segment, tasks, width)
                     if j >= 0:
                         external += 1
-                        # an input outside the block is fine if the block waits for it anyway or it is done by then
                         if joins and block[j] != blocks - 1:
                             joins = False
                 if not joins:
                     head[blocks] = i
-                    order[blocks] = (layer * batches + b) * total + blocks
+                    order[blocks] = layer * batches + b
                     where[blocks] = at
+                    waits[blocks] = external
                     blocks += 1
-                    waits[blocks - 1] = external
                 block[i] = blocks - 1
-    head[blocks] = total
-    time = np.zeros(blocks)
-    heap = np.zeros(blocks, np.int64)
+    head[blocks] = batches * width
+    return blocks
+
+
+@njit(cache=True)
+def first_ops(segment: np.ndarray, tasks: np.ndarray) -> np.ndarray:
+    """Place of each layer's first op among all ops of a micro-batch, and their number; shape (layers + 1,)."""
+    base = np.zeros(segment.shape[0] + 1, np.int64)
+    for layer in range(segment.shape[0]):
+        base[layer + 1] = base[layer] + tasks[segment[layer] + 1] - tasks[segment[layer]]
+    return base
+
+
+@njit(cache=True, nogil=True)
+def exact(
+    segment: np.ndarray, stage: np.ndarray, tasks: np.ndarray, lane: np.ndarray, inputs: np.ndarray, input_: np.ndarray,
+    follow: np.ndarray, after: np.ndarray, seconds: np.ndarray, batches: int, lanes: int, stages: int, start: np.ndarray,
+    finish: np.ndarray,
+) -> float:  # fmt: skip
+    """Schedule every op; seconds (s) from 0 to the last finish. start, finish : (batches, ops of all layers), s, out."""
+    base = first_ops(segment, tasks)
+    layers = segment.shape[0]
+    width = int(base[layers])
+    total = batches * width
+    block, order, waits, where = np.zeros(total, np.int64), np.zeros(total, np.int64), np.zeros(total, np.int64), np.zeros(total, np.int64)
+    head = np.zeros(total + 1, np.int64)
+    blocks = cut_blocks(segment, stage, tasks, lane, inputs, input_, base, batches, lanes, block, head, order, waits, where)
+    time, heap, free = np.zeros(blocks), np.zeros(blocks, np.int64), np.zeros(stages * lanes)
     waiting = 0
     for k in range(blocks):
         if waits[k] == 0:
             waiting = push(heap, waiting, time, order, k)
-    free = np.zeros(stages * lanes)
     last = 0.0
-    layer_of = np.zeros(width, np.int64)
-    for layer in range(layers):
-        for i in range(base[layer], base[layer + 1]):
-            layer_of[i] = layer
     while waiting > 0:
         k = pop(heap, waiting, time, order)
         waiting -= 1
         now = float(max(time[k], free[where[k]]))
+        b = head[k] // width
+        layer = order[k] // batches
         for i in range(head[k], head[k + 1]):
-            b = i // width
-            layer = layer_of[i - b * width]
-            t = i - b * width - base[layer] + tasks[segment[layer]]
-            start[b, i - b * width] = now
+            place = i - b * width
+            while place >= base[layer + 1]:
+                layer += 1
+            t = place - base[layer] + tasks[segment[layer]]
+            start[b, place] = now
             now += seconds[t]
-            finish[b, i - b * width] = now
+            finish[b, place] = now
+            first = b * width + base[layer] - tasks[segment[layer]]
             for n in range(follow[t], follow[t + 1]):
-                waiting = release(b * width + base[layer] + after[n] - tasks[segment[layer]], k, now, block, waits, time, heap, waiting, order)
-            if t == tasks[segment[layer] + 1] - 1:
-                for ahead in range(1, 3):
-                    if layer + ahead < layers:
-                        wanted = INPUT if ahead == 1 else PREVIOUS
-                        u = segment[layer + ahead]
-                        for n in range(tasks[u], tasks[u + 1]):
-                            if input_[inputs[n]] == wanted:
-                                waiting = release(b * width + base[layer + ahead] + n - tasks[u], k, now, block, waits, time, heap, waiting, order)
+                waiting = release(first + after[n], k, now, block, waits, time, heap, waiting, order)
+            if place == base[layer + 1] - 1:
+                for ahead in range(1, min(3, layers - layer)):
+                    wanted = INPUT if ahead == 1 else PREVIOUS
+                    u = segment[layer + ahead]
+                    for n in range(tasks[u], tasks[u + 1]):
+                        if input_[inputs[n]] == wanted:
+                            reader = b * width + base[layer + ahead] + n - tasks[u]
+                            waiting = release(reader, k, now, block, waits, time, heap, waiting, order)
         free[where[k]] = now
         last = max(last, now)
     return last

@@ -1,0 +1,85 @@
+"""The house itself: sizes, names, what may print, schemas, one file per addition."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hwmodel.hardware import Chip, MemoryTier
+from hwmodel.schemas import schema
+from hwmodel.spec.number import Unit
+from hwmodel.spec.schema import SUFFIXES, Spec
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "hwmodel").rglob("*.py"))
+ROOMS = {"chips": "chip", "graphs": "model", "scenarios": "scenario"}
+YAMLS = [path for room in ROOMS for path in sorted((ROOT / room).glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_hold_one_idea_and_functions_fit_on_a_screen(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 450
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            own = node.end_lineno - node.lineno + 1 - len((ast.get_docstring(node) or "").splitlines())
+            assert own <= 70, f"{node.name} has {own} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_command_line_prints_and_nothing_is_evaluated(path: Path) -> None:
+    calls = {node.func.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    assert not calls & {"eval", "exec"}
+    if path.name != "cli.py":
+        assert "print" not in calls
+
+
+def test_no_rooms_for_everything() -> None:
+    names = {path.stem for path in SOURCES}
+    assert not names & {"utils", "util", "common", "helpers", "misc", "manager", "factory", "registry"}
+
+
+def specs(base: type[Spec] = Spec) -> list[type[Spec]]:
+    return [found for inner in base.__subclasses__() for found in (inner, *specs(inner))]
+
+
+@pytest.mark.parametrize("model", specs(), ids=lambda model: model.__name__)
+def test_a_unit_in_the_value_is_a_unit_in_the_name(model: type[Spec]) -> None:
+    for name, field in model.model_fields.items():
+        text = str(field.annotation) + str(field.metadata)
+        for part in [*field.metadata, *re.findall("", text)]:
+            if isinstance(part, Unit) and part.dimension != "number":
+                assert name.endswith(f"_{part.dimension}"), f"{model.__name__}.{name} is in {part.dimension}"
+
+
+def test_suffixes_do_not_hide_one_another() -> None:
+    assert Chip.model_fields.keys() >= {"area_mm2", "clock_hz"}
+    assert "bandwidth_bytes_per_s" in MemoryTier.model_fields
+    assert SUFFIXES.index("_bytes_per_s") < SUFFIXES.index("_s")
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_yaml_points_at_its_schema_and_states_no_machine_path(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith(f"# yaml-language-server: $schema=../schemas/{ROOMS[path.parent.name]}.json\n")
+    assert isinstance(yaml.safe_load(text), dict)
+    assert not re.search(r"(?<![\w.:/])/(work|tmp|root|home)/", text)
+
+
+@pytest.mark.parametrize("kind", ROOMS.values())
+def test_schemas_are_those_of_the_code(kind: str) -> None:
+    assert json.loads((ROOT / "schemas" / f"{kind}.json").read_text()) == schema(kind)
+
+
+def test_every_kernel_says_its_units() -> None:
+    for path in sorted((ROOT / "hwmodel" / "kernels").glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name == "price":
+                text = ast.get_docstring(node) or ""
+                assert "(s)" in text.splitlines()[0], f"{path.name}: the first line of price says no unit"
+                assert "dims : (points, ops" in text, f"{path.name}: price does not say its shapes"
