@@ -56,15 +56,17 @@ def expected_tiles(tokens: float, p: float, rows: float) -> float:
     total = -math.expm1(tokens * math.log1p(-p))
     sigma = math.sqrt(mean * (1.0 - p))
     skew = max((1.0 - 2.0 * p) / sigma, -0.3)
-    j = 1.0
+    if sigma > 50.0 * rows:  # every remainder is alike: the sum would take millions of steps
+        return mean / rows + 0.5 * (1.0 - 1.0 / rows)
+    # below -8 sigma a tail is 1; the correction is quadratic: far out it would turn the sign
+    sure = max(0.0, np.floor((mean - 0.5 - 8.0 * sigma) / rows))
+    total += sure
+    j = sure + 1.0
     while j * rows < tokens:
         z = (j * rows + 0.5 - mean) / sigma
         if z > 8.0:
             break
-        if z < -8.0:  # the correction is quadratic: far out it would turn the sign
-            total += 1.0
-        else:
-            total += 0.5 * math.erfc((z - skew * (z * z - 1.0) / 6.0) / math.sqrt(2.0))
+        total += 0.5 * math.erfc((z - skew * (z * z - 1.0) / 6.0) / math.sqrt(2.0))
         j += 1.0
     return total
 
