@@ -115,7 +115,8 @@ class Timeline:
 
 def _cut(order: Program, rounds: int) -> Cut:
     runs = [(key, len(list(group))) for key, group in groupby(zip(order.segment.tolist(), order.stage.tolist(), strict=True))]
-    short = [min(count, order.batches + 3) for _, count in runs]
+    # which of several stages is the bottleneck depends on the layers that each has: they are scheduled whole
+    short = [count if order.stages > 1 else min(count, order.batches + 3) for _, count in runs]
 
     def layers(counts: list[int]) -> Layers:
         return tuple(np.tile(np.repeat([key[i] for key, _ in runs], counts), rounds) for i in (0, 1))  # type: ignore[return-value]
