@@ -91,7 +91,7 @@ def cut_blocks(
                             joins = False
                 if not joins:
                     head[blocks] = i
-                    order[blocks] = layer * batches + b
+                    order[blocks] = (layer * batches + b) * block.shape[0] + blocks
                     where[blocks] = at
                     waits[blocks] = external
                     blocks += 1
