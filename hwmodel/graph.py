@@ -252,6 +252,11 @@ class Op:
         return frozenset(axis for dim in sizes for axis in dim.axes)
 
     @property
+    def delivers(self) -> str:
+        """The pool that has the output."""
+        return self.way.partition(">")[2] if self.kind == "transfer" else self.pool
+
+    @property
     def partial(self) -> tuple[str, ...]:
         """Degrees whose chips hold partial sums of the output."""
         summed = {axis for name in self.contracts for axis in self.dims[name].axes}
@@ -365,6 +370,13 @@ class OpGraph:
             attributes = dict(self.nx.edges[name, target])
             self.nx.remove_edge(name, target)
             self.nx.add_edge(op.name, target, **attributes)
+
+    def borders(self) -> dict[str, tuple[Op, Op]]:
+        """First and last op of every segment; the output of the last is what the next layer reads."""
+        found: dict[str, tuple[Op, Op]] = {}
+        for op in self.ops():
+            found[op.segment] = (found.get(op.segment, (op, op))[0], op)
+        return found
 
     def symbols(self, workload: Mapping[str, float]) -> dict[str, float]:
         """Workload symbols and degrees together."""

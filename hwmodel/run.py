@@ -98,6 +98,8 @@ class OpRow:
     low_s: float
     high_s: float
     bound: str
+    note: str
+    """What was chosen for it: absorbed or expanded MLA, the collective, prefetch."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,11 @@ def _result(placed: Placed, time: float, host: float, parts: int, around: Spread
     reasons = tuple(dict.fromkeys([*graph.reasons, *misfits(rows, scenario.cluster)]))
     step = _step(placed, time, host, parts, around)
     spent, why = cost(scenario.cluster, step.tokens_per_s)
-    warnings = tuple(dict.fromkeys([*scenario.model.warnings, *placed.table.notes, *graph.notes]))
+    stacks = [
+        f"pool {pool.name}: no calibration of {pool.chip.name} for stack '{pool.stack}' is known; its stated efficiencies are used"
+        for pool in scenario.cluster.pools if pool.stack
+    ]  # fmt: skip
+    warnings = tuple(dict.fromkeys([*scenario.model.warnings, *placed.table.notes, *graph.notes, *stacks]))
     return Result(
         scenario.name, not reasons, reasons, step, tuple(rows), _pools(placed, time, host, parts), _links(placed, time, parts),
         _layers(placed, parts), _ops(placed, parts, around), spent, why, _inputs(around), warnings, _assumptions(placed),
@@ -327,7 +333,7 @@ def _ops(placed: Placed, parts: int, around: Spread) -> tuple[OpRow, ...]:
             OpRow(
                 op.name, segment.kind, op.pool, op.kind, segment.count * op.repeats.value({}) * parts, float(priced[c.FLOPS]),
                 float(moved), time, time * float(around.op_low[position]), time * float(around.op_high[position]),
-                bound_of(op, priced, placed.scenario.cluster),
+                bound_of(op, priced, placed.scenario.cluster), op.note,
             )
         )  # fmt: skip
     return tuple(rows)

@@ -104,7 +104,7 @@ def _layer(
         mine = [extra.pop(m) for m in list(extra) if _belongs(m, position, len(blocks))]
         into = _into(graph, segment, block.part, model, at, phases, [*own, *mine], format_of, formats, drafting=drafting)
         # norms stay with the mixer's side: what crosses to another device is the normed input of the block
-        into.norm(f"norm{position + 1}", model.hidden, [weight.module for weight in mine], part="attention")
+        into.norm(f"norm{position + 1}", model.hidden, [weight.module for weight in mine], part="attention", role="norm")
         block.lower(into)
         _all_taken(graph, into)
         at = str(into.at)
@@ -135,7 +135,7 @@ def _head(graph: OpGraph, segment: str, model: Model, at: str, formats: Formats,
     into = _into(graph, segment, "head", model, at, (), [*around, table],
                  lambda weight: model.format_of_edge(weight, formats.weights), formats)  # fmt: skip
     into.tokens = rows  # type: ignore[assignment]
-    into.norm("norm", model.hidden, [weight.module for weight in around])
+    into.norm("norm", model.hidden, [weight.module for weight in around], role="norm")
     name = into.linear("logits", [table.module], columns=("vocab", float(model.vocab)), role="head",
                        out=rows.scaled(model.vocab))  # type: ignore[attr-defined] # fmt: skip
     if model.tied or not stored:  # the table is stored with the embedding (or the main head); this op reads it
@@ -153,7 +153,7 @@ def _draft(graph: OpGraph, model: Model, at: str, formats: Formats) -> None:
         return model.format_of_mtp(0, weight, formats.weights)
 
     into = _into(graph, "draft", "attention", model, at, (), mtp.extra, format_of, formats, drafting=True)
-    into.norm("norm0", model.hidden, [module for module in into.rest() if not into.matrix(module)])
+    into.norm("norm0", model.hidden, [module for module in into.rest() if into.weight(module).columns == 1], role="norm")
     for number, module in enumerate(into.rest()):
         if into.weight(module).columns % model.hidden == 0 and number == 0:
             into.linear("project", [module])

@@ -159,7 +159,7 @@ class Lowering:
         """A fused residual add and norm: two tensors in, two out."""
         stored = self.keep([module for module in modules if self.has(module)])
         read = sum(s.elements.value({}) * s.bytes_per_element for s in stored) / width
-        return self.stream(name, size(width), moved=4.0, flops=6.0, role="norm", stored=stored, weight_bytes=read, **fields)
+        return self.stream(name, size(width), moved=4.0, flops=6.0, stored=stored, weight_bytes=read, **fields)
 
     def attend(
         self,

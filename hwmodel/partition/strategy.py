@@ -90,9 +90,7 @@ def scale_up(graph: OpGraph, cluster: Cluster, pool: str) -> str:
 def transfer(graph: OpGraph, cluster: Cluster, name: str, source: str, target: str, elements: Dim, width: float) -> None:
     """Put a transfer on the edge source -> target, whose ends lie on different pools; reuse one that carries the same tensor."""
     first, second = graph.op(source), graph.op(target)
-    wire = cluster.wire(first.pool, second.pool)
     way = f"{first.pool}>{second.pool}"
-    lane = f"{wire.from_}-{wire.to}" if wire.exclusive else way
     for successor in graph.nx.successors(source):
         op = graph.op(successor)
         if op.kind == "transfer" and op.way == way:
@@ -100,12 +98,18 @@ def transfer(graph: OpGraph, cluster: Cluster, name: str, source: str, target: s
             graph.nx.remove_edge(source, target)
             graph.nx.add_edge(op.name, target, **attributes)
             return
-    op = replace(
-        first, name=name, kind="transfer", role="communication", dims={"elements": elements}, consts={"bytes": width},
-        stored=(), kept=None, experts=None, contracts=(), way=way, lane=lane, shards=(), copies=(), phase="all", pool=first.pool,
-        note="one message, one latency each way",
+    graph.insert_after(source, _transfer(cluster, name, first, second.pool, elements, width), only=[target])
+
+
+def _transfer(cluster: Cluster, name: str, source: Op, pool: str, elements: Dim, width: float) -> Op:
+    """The op that carries the output of `source` to another pool."""
+    wire = cluster.wire(source.pool, pool)
+    way = f"{source.pool}>{pool}"
+    return replace(
+        source, name=name, kind="transfer", role="communication", dims={"elements": elements}, consts={"bytes": width},
+        stored=(), kept=None, experts=None, contracts=(), way=way, lane=f"{wire.from_}-{wire.to}" if wire.exclusive else way,
+        shards=(), copies=(), phase="all", note="one message, one latency each way",
     )  # fmt: skip
-    graph.insert_after(source, op, only=[target])
 
 
 def move(graph: OpGraph, cluster: Cluster, where: Callable[[Op], bool], pool: str, copies: float = 1.0) -> None:
@@ -116,6 +120,10 @@ def move(graph: OpGraph, cluster: Cluster, where: Callable[[Op], bool], pool: st
         if first.pool == second.pool or "transfer" in (first.kind, second.kind) or first.segment != second.segment:
             continue
         transfer(graph, cluster, f"{source}>{second.pool}", source, target, first.out.scaled(copies), first.out_bytes)
+    for start, end in graph.borders().values():  # what a layer leaves goes back to where the next one starts
+        if end.delivers != start.pool:
+            name = f"{end.name}>{start.pool}"
+            graph.insert_after(end.name, _transfer(cluster, name, end, start.pool, end.out.scaled(copies), end.out_bytes))
 
 
 def check_divides(graph: OpGraph, pool: str, what: str, pieces: float, by: int, remedy: str) -> None:

@@ -37,6 +37,9 @@ def verify(graph: OpGraph, original: OpGraph, after: Strategy) -> None:
             raise InternalError(f"{who}: op {op.name} is on no pool")
         if op.role != "communication":
             _divided(op, graph, who)
+    for name, (start, end) in graph.borders().items():
+        if graph.segment(name).first >= 0 and end.delivers != start.pool:
+            raise InternalError(f"{who}: layers of {name} end on {end.delivers} and start on {start.pool} without a transfer")
     for source, target in graph.nx.edges:
         first, second = graph.op(source), graph.op(target)
         if first.pool != second.pool and "transfer" not in (first.kind, second.kind) and first.segment == second.segment:
