@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 TERMS = 2
-FACTORS = 4
+FACTORS = 6
 
 
 @njit(cache=True, nogil=True)

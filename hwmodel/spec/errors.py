@@ -22,14 +22,20 @@ class Problem:
     """The source line the problem is on."""
 
     def __str__(self) -> str:
-        place = self.file
+        place = shortened(self.file, 300)
         if place and self.line is not None:
             place += f":{self.line}:{self.column}"
-        text = ": ".join(part for part in (place, self.path, self.message) if part)
+        text = ": ".join(part for part in (place, shortened(self.path, 300), shortened(self.message, 2000)) if part)
         if self.excerpt and self.column is not None:
             shown, start = _window(self.excerpt, self.column - 1)
             text += f"\n    {shown}\n    {' ' * start}^"
         return text
+
+
+def shortened(text: str, width: int = 60) -> str:
+    """The text on one line, without control characters, its middle cut out beyond `width`."""
+    text = "".join(ch if ch.isprintable() else " " if ch in "\n\t" else "\N{REPLACEMENT CHARACTER}" for ch in text[: 4 * width] + text[4 * width :][-width:])
+    return text if len(text) <= width else f"{text[: width * 2 // 3]}...{text[-(width // 4) :]}"
 
 
 def _window(line: str, column: int, width: int = 110) -> tuple[str, int]:
@@ -61,7 +67,7 @@ class InternalError(Exception):
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """``, did you mean 'x'?`` for the nearest known word, else the list of known words (short lists only)."""
     names = sorted(set(known))
-    near = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(str(word)[:200], names, n=1, cutoff=0.6)
     if near:
         return f", did you mean '{near[0]}'?"
     if names and len(names) <= 24:
