@@ -275,7 +275,7 @@ def test_closed_form_equals_the_whole_schedule(plan: Plan) -> None:
     makespan, period = periods(packed, seconds)
     assert makespan == pytest.approx(solve(plan)[0], rel=1e-9)
     two, three = (
-        simulate(packed, seconds, np.tile(packed.segment, rounds), np.tile(packed.stage, rounds))[0] for rounds in (2, 3)
+        simulate(packed, seconds, np.tile(packed.segment, n), np.tile(packed.stage, n))[0] for n in (2, 3)
     )
     if plan.batches == 1 and PREVIOUS in packed.input:  # the first weights of a step are fetched in the step before
         assert three - two <= period <= makespan

@@ -134,7 +134,7 @@ def exact(
         waiting -= 1
         now = float(max(time[k], free[where[k]]))
         b = head[k] // width
-        layer = order[k] // batches
+        layer = order[k] // (batches * total)
         for i in range(head[k], head[k + 1]):
             place = i - b * width
             while place >= base[layer + 1]:
