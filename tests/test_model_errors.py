@@ -51,7 +51,7 @@ def test_missing_keys_are_named(key: str) -> None:
 @pytest.mark.parametrize("value", [-1, 0, "4096", 10**30, 0.5, True, float("nan"), float("inf"), [4096], {}])
 def test_bad_values_are_located(key: str, value: object) -> None:
     text = refused(PLAIN | {key: value})
-    assert text.startswith("config.json:1:1: ")
+    assert text.startswith("config.json:1:")
     assert f"{key}: expected a whole number" in text
 
 

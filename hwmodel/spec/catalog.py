@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from hwmodel.spec.errors import InputError, Problem, did_you_mean
+from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _ROOMS = ("chips", "graphs", "scenarios")
@@ -45,14 +45,21 @@ def find(room: str, name: str) -> Path:
         When there is none, with the nearest known names.
     """
     assert room in _ROOMS
-    kind = room.removesuffix("s")
-    if not name or "\0" in name or len(name) > 1000:
-        raise InputError(f"{kind}: expected a name or a path, got {name[:60]!r}")
+    kind = "model" if room == "graphs" else room.removesuffix("s")
+    if not name.strip() or "\0" in name or len(name) > 1000:
+        raise InputError(f"expected the name or path of a {kind}, got {shortened(repr(name))}")
     if is_path(name):
         path = Path(name)
-        if not path.exists():
-            raise InputError(Problem(f"no such file ({kind})", file=name))
-        return path
+        try:
+            if path.exists():
+                return path
+            reason = f"no such file ({kind})"
+            if path.parent.is_dir():
+                near = did_you_mean(path.name, _siblings(path.parent))
+                reason += near if "did you mean" in near else ""
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror}"
+        raise InputError(Problem(reason, file=name))
     local, packaged = (_in(folder, name) for folder in (Path(room), shipped(room)))
     if local is not None and packaged is not None and local.resolve() != packaged.resolve():
         for note in notes:
@@ -60,9 +67,16 @@ def find(room: str, name: str) -> Path:
     found = local or packaged
     if found is None:
         hint = did_you_mean(name, names(room)) or f" ('hwmodel {'models' if room == 'graphs' else room}' lists them)"
-        raise InputError(f"no {'model' if room == 'graphs' else kind} named '{name}'{hint}")
+        raise InputError(f"no {kind} named '{shortened(name)}'{hint}")
     return found
 
 
 def _in(folder: Path, name: str) -> Path | None:
-    return next((path for suffix in SUFFIXES[:2] if (path := folder / f"{name}{suffix}").is_file()), None)
+    try:
+        return next((path for suffix in SUFFIXES[:2] if (path := folder / f"{name}{suffix}").is_file()), None)
+    except OSError:  # a name too long for a file
+        return None
+
+
+def _siblings(folder: Path) -> list[str]:
+    return [path.name for path, _ in zip(folder.iterdir(), range(2000), strict=False) if path.suffix in SUFFIXES]

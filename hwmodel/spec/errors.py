@@ -34,7 +34,9 @@ class Problem:
 
 def shortened(text: str, width: int = 60) -> str:
     """The text on one line, without control characters, its middle cut out beyond `width`."""
-    text = "".join(ch if ch.isprintable() else " " if ch in "\n\t" else "\N{REPLACEMENT CHARACTER}" for ch in text[: 4 * width] + text[4 * width :][-width:])
+    if len(text) > 5 * width:
+        text = text[: 4 * width] + text[-width:]
+    text = "".join(ch if ch.isprintable() else " " if ch in "\n\t" else "\N{REPLACEMENT CHARACTER}" for ch in text)
     return text if len(text) <= width else f"{text[: width * 2 // 3]}...{text[-(width // 4) :]}"
 
 

@@ -8,6 +8,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
 from hwmodel.spec import units
+from hwmodel.spec.errors import shortened
 
 Status = Literal["published", "derived", "estimated", "measured"]
 STATUSES: tuple[str, ...] = ("published", "derived", "estimated", "measured")
@@ -69,7 +70,9 @@ class Unit:
             ),
         )
 
-    def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         plain: dict[str, Any] = {"type": "string", "examples": [units.example(self.dimension).split("'")[0]]}
         if self.dimension == "number":
             plain = {"type": ["number", "string"]}
@@ -95,15 +98,18 @@ class Unit:
             return Number(units.parse(raw, self.dimension))
         unknown = sorted(str(key) for key in set(raw) - _FORM)
         if unknown:
-            raise ValueError(f"unknown key '{unknown[0]}' in a quantity (known: {', '.join(sorted(_FORM))})")
+            raise ValueError(f"unknown key '{shortened(unknown[0])}' in a quantity (known: {', '.join(sorted(_FORM))})")
         if "value" not in raw:
-            raise ValueError(f"a quantity written as a mapping needs 'value', such as '{units.example(self.dimension)}'")
+            raise ValueError(f"a quantity as a mapping needs 'value', such as '{units.example(self.dimension)}'")
         value = units.parse(raw["value"], self.dimension)
         low, high = self._range(raw.get("range"), value)
         status = raw.get("status") or ""
         if status and status not in STATUSES:
-            raise ValueError(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
-        return Number(value, low, high, str(raw.get("source") or ""), str(status))
+            raise ValueError(f"status must be one of {', '.join(STATUSES)}, got {shortened(repr(status))}")
+        for key in ("source", "note"):
+            if not isinstance(raw.get(key), str | None):
+                raise ValueError(f"{key} must be text, got {shortened(repr(raw[key]))}")
+        return Number(value, low, high, raw.get("source") or "", str(status))
 
     def _range(self, raw: object, value: float) -> tuple[float, float]:
         if raw is None:
@@ -112,5 +118,7 @@ class Unit:
             raise ValueError("range must be two quantities, [low, high]")
         low, high = (units.parse(bound, self.dimension) for bound in raw)
         if not low <= value <= high:
-            raise ValueError(f"range [{raw[0]}, {raw[1]}] does not hold the value")
+            shown = ", ".join(shortened(str(bound), 20) for bound in raw)
+            order = "has its ends the wrong way round" if low > high else "does not hold the value"
+            raise ValueError(f"range [{shown}] {order}")
         return low, high

@@ -9,12 +9,12 @@ import types
 import typing
 from typing import Annotated, Any, TypeVar, Union
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
 from hwmodel.spec import units
-from hwmodel.spec.errors import InputError, Problem, did_you_mean
-from hwmodel.spec.number import Number, Status, Unit
-from hwmodel.spec.yamlfile import Document, Path_
+from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
+from hwmodel.spec.number import STATUSES, Number, Status, Unit
+from hwmodel.spec.yamlfile import Document, Path_, dotted
 
 Bytes = Annotated[Number, Unit("bytes")]
 BytesPerSecond = Annotated[Number, Unit("bytes_per_s")]
@@ -46,6 +46,23 @@ class Spec(BaseModel):
         frozen=True, extra="forbid", alias_generator=yaml_key, populate_by_name=True, defer_build=True
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_flag_for_a_number(cls, raw: Any, info: ValidationInfo) -> Any:
+        """Pydantic would read true as 1."""
+        field = cls.model_fields.get(info.field_name or "")
+        if isinstance(raw, bool) and field is not None and _counts(field.annotation):
+            raise ValueError(f"expected a number, got {str(raw).lower()}")
+        return raw
+
+
+class MisplacedError(ValueError):
+    """Mistakes that only the whole block shows, each with its path inside the block."""
+
+    def __init__(self, places: list[tuple[Path_, str]]) -> None:
+        self.places = places
+        super().__init__("; ".join(f"{dotted(path)}: {message}" if path else message for path, message in places))
+
 
 class Sourced(Spec):
     """A block whose `source` and `status` hold for every number in it that does not state its own."""
@@ -61,10 +78,20 @@ class Sourced(Spec):
         if not isinstance(raw, dict):
             return raw
         given = {key: raw[key] for key in ("source", "status") if isinstance(raw.get(key), str)}
+        if given.get("status", STATUSES[0]) not in STATUSES:  # said once, where it stands
+            del given["status"]
         return {
             key: _passed(value, given, _is_quantity(cls, key)) if key not in given else value
             for key, value in raw.items()
         }
+
+
+def _counts(annotation: Any) -> bool:
+    """Whether a field holds plain numbers and no flags."""
+    inner = typing.get_args(annotation)
+    if typing.get_origin(annotation) in (Union, types.UnionType):
+        return any(_counts(part) for part in inner) and bool not in inner
+    return annotation in (int, float) or (typing.get_origin(annotation) is Annotated and inner[0] in (int, float))
 
 
 def _is_quantity(model: type[BaseModel], key: str) -> bool:
@@ -106,8 +133,7 @@ def build(model: type[Model], document: Document, value: Any = None, at: Path_ =
     """
     raw = document.value if value is None and not at else value
     if not isinstance(raw, dict):
-        got = "nothing" if raw is None else f"a {type(raw).__name__}"
-        raise InputError(document.problem(at, f"expected a mapping of keys to values, got {got}"))
+        raise InputError(document.problem(at, f"expected a mapping of keys to values, got {shown(raw)}"))
     try:
         return model.model_validate(raw)
     except ValidationError as error:
@@ -118,12 +144,16 @@ def problems_of(error: ValidationError, model: type[BaseModel], document: Docume
     """Pydantic's errors in the house's words, located in the document."""
     problems = []
     for item in error.errors(include_url=False):
-        path = (*at, *item["loc"])
+        path = (*at, *(part for part in item["loc"] if part != "[key]"))
         kind = item["type"]
+        whole = item.get("ctx", {}).get("error")
+        if isinstance(whole, MisplacedError):
+            problems += [document.problem((*path, *place), message) for place, message in whole.places]
+            continue
         if kind == "extra_forbidden":
             known = [yaml_key(name) for name in (_model_at(model, item["loc"][:-1]) or model).model_fields]
-            message = f"unknown key '{str(item['loc'][-1])[:60]}'{did_you_mean(item['loc'][-1], known)}"
-            problems.append(document.problem(path[:-1] + (str(path[-1]),), message, at_key=True))
+            message = f"unknown key '{shortened(str(item['loc'][-1]))}'{did_you_mean(item['loc'][-1], known)}"
+            problems.append(document.problem((*path[:-1], str(path[-1])), message, at_key=True))
         elif kind == "missing":
             problems.append(document.problem(path[:-1], f"missing key '{path[-1]}'"))
         else:
@@ -135,12 +165,43 @@ def _message(item: Any, kind: str) -> str:
     text = str(item["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if kind == "value_error":
         return text
-    got = repr(item.get("input"))
-    got = got if len(got) <= 60 else got[:57] + "..."
+    got, limits = shown(item.get("input")), item.get("ctx", {})
     if kind == "literal_error":
-        words = [word.strip().strip("'") for word in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
+        words = [word.strip().strip("'") for word in limits["expected"].replace(" or ", ", ").split(",")]
         return f"{got} is not one of {', '.join(words)}{_near(item.get('input'), words)}"
-    return f"{text[:1].lower()}{text[1:]}, got {got}"
+    if kind == "string_type" and isinstance(item.get("input"), int | float):
+        return f"expected text, got {got}; put it in quotes"
+    if kind in _LIMITS:
+        limit = next(limits[name] for name in ("ge", "le", "gt", "lt", "min_length", "max_length") if name in limits)
+        return _LIMITS[kind].format(f"{limit:,}", got)
+    expected = next((words for key, words in _EXPECTED.items() if kind.startswith(key)), None)
+    return f"expected {expected}, got {got}" if expected else f"{text[:1].lower()}{text[1:]}, got {got}"
+
+
+_LIMITS = {
+    "greater_than_equal": "must be at least {}, got {}", "less_than_equal": "must be at most {}, got {}",
+    "greater_than": "must be more than {}, got {}", "less_than": "must be less than {}, got {}",
+    "too_short": "needs at least {} of them", "too_long": "takes at most {} of them",
+    "string_too_short": "must not be empty", "string_too_long": "is longer than {} characters",
+}  # fmt: skip
+_EXPECTED = {
+    "int": "a whole number", "float": "a number", "finite": "a finite number", "bool": "true or false",
+    "string": "text", "dict": "a mapping of keys to values", "model": "a mapping of keys to values",
+    "list": "a list", "tuple": "a list",
+}  # fmt: skip
+
+
+def shown(value: object) -> str:
+    """A wrong value in a message, shortened."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and abs(value) >= 10**40:
+        return "a number of over 40 digits"
+    if isinstance(value, dict | list | tuple) and len(value) > 3:
+        return f"a {'mapping' if isinstance(value, dict) else 'list'} of {len(value)}"
+    return shortened(repr(value))
 
 
 def _near(word: object, words: list[str]) -> str:

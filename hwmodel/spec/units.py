@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 
+from hwmodel.spec.errors import did_you_mean, shortened
+
 DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15}
@@ -69,6 +71,8 @@ _EXAMPLE = {
     "mm2": "814 mm2",
     "number": "0.9' or '90 %",
 }
+SMALLEST, LARGEST = 1e-30, 1e30
+"""No quantity of hardware is outside (in SI units); what is, is a slip, and would drown every other number."""
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*", re.DOTALL)
 
 
@@ -83,15 +87,15 @@ def parse(value: object, dimension: str) -> float:
     Raises
     ------
     ValueError
-        With a message that says what was expected, for a missing or foreign unit, a non-number, NaN, infinity or a
-        negative value.
+        With a message that says what was expected, for a missing or foreign unit, a non-number, NaN, infinity, a
+        negative or an absurd value.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"expected a quantity such as '{example(dimension)}', got {_shown(value)}")
     if isinstance(value, int | float):
         if dimension != "number":
-            raise ValueError(f"{value!r} needs a unit, such as '{example(dimension)}'")
-        return _checked(float(value), value)
+            raise ValueError(f"{_shown(value)} needs a unit, such as '{example(dimension)}'")
+        return _checked(float(value) if abs(value) < LARGEST else math.inf * (1 if value > 0 else -1), value)
     match = _QUANTITY.fullmatch(value) if len(value) < 80 else None
     if match is None:
         raise ValueError(f"expected a quantity such as '{example(dimension)}', got {_shown(value)}")
@@ -117,21 +121,29 @@ def show(value: float, dimension: str, digits: int = 4) -> str:
 
 
 def _checked(result: float, value: object) -> float:
-    if not math.isfinite(result):
+    if math.isnan(result):
         raise ValueError(f"expected a finite number, got {_shown(value)}")
     if result < 0:
         raise ValueError(f"must not be negative, got {_shown(value)}")
+    if result and not SMALLEST <= result <= LARGEST:
+        raise ValueError(f"is absurdly {'large' if result > 1 else 'small'}: {_shown(value)}")
     return result
 
 
 def _unit_problem(value: str, unit: str, dimension: str) -> str:
     if not unit:
-        return f"{value!r} needs a unit, such as '{example(dimension)}'"
+        return f"{_shown(value)} needs a unit, such as '{example(dimension)}'"
     home = next((other for other, table in UNITS.items() if unit in table and other != "number"), None)
-    what = f"is a unit of {home.replace('_', ' ')}" if home else "is not a known unit"
-    return f"unit '{unit[:20]}' {what}; expected {dimension.replace('_', ' ')}, such as '{example(dimension)}'"
+    if home is not None and dimension == "number":
+        return f"{_shown(value)} has a unit; expected a plain number such as '{example(dimension)}'"
+    if home is not None:
+        return f"{_shown(value)} is in {_SHOWN[home]}; expected {_SHOWN[dimension]}, such as '{example(dimension)}'"
+    hint = did_you_mean(unit, UNITS[dimension]) if dimension != "number" else ""
+    near = hint if "did you mean" in hint else ""
+    return f"'{shortened(unit, 20)}' is not a known unit{near}; expected a quantity such as '{example(dimension)}'"
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, int) and abs(value) >= 10**40:
+        return "a number of over 40 digits"
+    return shortened(repr(value), 60)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from hwmodel.spec.errors import InputError, Problem
+from hwmodel.spec.errors import InputError, Problem, shortened
 
 MAX_BYTES = 4_000_000
 MAX_DEPTH = 60
@@ -42,17 +43,35 @@ class Document:
     """Path to 1-based (line, column)."""
     lines: tuple[str, ...] = field(repr=False)
     given: dict[Path_, str] = field(default_factory=dict)
-    """Values put in from outside the file, as ``--set`` texts by path."""
+    """Values put in from outside the file by path, as the command line gave them: ``--set workload.batch=64``."""
+
+    json_text: str = field(default="", repr=False)
+    """Text of a JSON file, whose places are looked up when an error needs them."""
+
+    @cached_property
+    def places(self) -> dict[Path_, tuple[int, int]]:
+        """The marks, those of JSON found by reading it once more as YAML, which it is but for tabs."""
+        if not self.json_text:
+            return self.marks
+        try:
+            return parse_yaml(self.json_text.replace("\t", " "), self.file).marks
+        except InputError:
+            return {path: (line, 1) for path, line in _json_lines(self.value, self.lines).items()}
 
     def problem(self, path: Path_, message: str, *, at_key: bool = False) -> Problem:
         """A problem at `path`, placed on the nearest known ancestor when the path itself is not in the text."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.given:
-                return Problem(message, dotted(path), f"--set {self.given[path[:length]]}")
+                return Problem(message, dotted(path), self.given[path[:length]])
+        below = [text for place, text in self.given.items() if path and place[: len(path)] == path]
+        if below and (path not in self.places or not self.lines):
+            return Problem(message, dotted(path), below[-1])
+        if below:
+            message += f" (with {below[-1]})"
         spot: Path_ = path
-        while spot and spot not in self.marks:
+        while spot and spot not in self.places:
             spot = spot[:-1]
-        mark = self.marks.get((*spot, "\0key") if at_key and (*spot, "\0key") in self.marks else spot)
+        mark = self.places.get((*spot, "\0key") if at_key and (*spot, "\0key") in self.places else spot)
         if mark is None:
             return Problem(message, dotted(path), self.file)
         line, column = mark
@@ -74,13 +93,18 @@ def read_text(path: Path) -> str:
     try:
         if path.is_dir():
             raise InputError(Problem("is a folder, expected a file", file=shown))
+        if path.exists() and not path.is_file():  # a pipe or a device may never end
+            raise InputError(Problem("is no regular file", file=shown))
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise InputError(Problem(f"is {size:,} bytes; files over {MAX_BYTES:,} bytes are not read", file=shown))
-        data = path.read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(Problem(f"cannot be read: {reason}", file=shown[:200])) from None
+        raise InputError(Problem(f"cannot be read: {reason}", file=shown)) from None
+    if len(data) > MAX_BYTES:
+        raise InputError(Problem(f"is over {MAX_BYTES:,} bytes, which are not read", file=shown))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -113,15 +137,18 @@ def parse_yaml(text: str, file: str) -> Document:
 
 
 def parse_json(text: str, file: str) -> Document:
-    """Parse JSON (with bare NaN and Infinity, as Python writes it); places are found only when an error needs them."""
+    """Parse JSON (with bare NaN and Infinity, as Python writes it)."""
     lines = tuple(text.splitlines())
+    problems: list[Problem] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         if len(value) < len(pairs):
             seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise InputError(Problem(f"key '{twice[:60]}' is given twice in one object", file=file))
+            for key, _ in pairs:
+                if key in seen:
+                    problems.append(_twice(key, file, lines))
+                seen.add(key)
         return value
 
     try:
@@ -132,10 +159,41 @@ def parse_json(text: str, file: str) -> Document:
         raise InputError(Problem(message, "", file, error.lineno, error.colno, excerpt)) from None
     except RecursionError:
         raise InputError(Problem("is nested too deeply", file=file)) from None
-    except ValueError as error:  # an integer of thousands of digits
-        raise InputError(Problem(f"not usable JSON: {error}", file=file)) from None
-    marks = {path: (line, 1) for path, line in _json_lines(value, lines).items()}
-    return Document(file, value, marks, lines)
+    except ValueError:  # Python's own limit
+        raise InputError(Problem("has a whole number of thousands of digits", file=file)) from None
+    _bounded(value, file)
+    if problems:
+        raise InputError(problems)
+    return Document(file, value, {}, lines, json_text=text)
+
+
+def _twice(key: str, file: str, lines: tuple[str, ...]) -> Problem:
+    """The second of two equal keys; its line only when the whole text has just these two."""
+    spots = [(number, found.start() + 1) for number, line in enumerate(lines, 1)
+             for found in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", line)]  # fmt: skip
+    message = f"key '{shortened(key)}' is given twice in one object"
+    if len(spots) != 2:
+        return Problem(message, "", file)
+    return Problem(f"{message} (first on line {spots[0][0]})", "", file, *spots[1], lines[spots[1][0] - 1])
+
+
+def _bounded(value: Any, file: str) -> None:
+    """Refuse JSON that is nested too deeply or holds half of a surrogate pair, which no terminal can show."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.keys()
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
+            elif isinstance(item, str) and not item.isascii() and any("\ud800" <= ch <= "\udfff" for ch in item):
+                raise InputError(Problem(f"{shortened(ascii(item))} is no text: half of a surrogate pair", file=file))
+        level = inner
+        if not level:
+            return
+    raise InputError(Problem(f"is nested more than {MAX_DEPTH} deep", file=file))
 
 
 def _json_lines(value: Any, lines: tuple[str, ...]) -> dict[Path_, int]:
@@ -186,12 +244,12 @@ class _Builder:
         elif isinstance(event, yaml.events.ScalarEvent):
             tag = event.tag
             if tag is not None and tag not in ("!", "tag:yaml.org,2002:str"):
-                raise InputError(self.problem_at(event.start_mark, f"tags such as '{tag[:40]}' are not read"))
+                raise InputError(self.problem_at(event.start_mark, f"tags such as '{_tag(tag)}' are not read"))
             plain = event.implicit[0] and not event.style  # the C parser writes "", the Python one None
             self._place(_scalar(event.value) if plain else event.value, event)
         elif isinstance(event, yaml.events.MappingStartEvent | yaml.events.SequenceStartEvent):
             if event.tag is not None:
-                raise InputError(self.problem_at(event.start_mark, f"tags such as '{event.tag[:40]}' are not read"))
+                raise InputError(self.problem_at(event.start_mark, f"tags such as '{_tag(event.tag)}' are not read"))
             container: Any = {} if isinstance(event, yaml.events.MappingStartEvent) else []
             path = self._place(container, event)
             if len(self._stack) >= MAX_DEPTH:
@@ -224,7 +282,7 @@ class _Builder:
             key = event.value if not isinstance(value, str) else value
             if key in parent:
                 first = self.marks[(*path, key, "\0key")][0]
-                message = f"key '{key[:60]}' is given twice (first on line {first})"
+                message = f"key '{shortened(key)}' is given twice (first on line {first})"
                 self.problems.append(self.problem_at(event.start_mark, message, path))
             self.marks[(*path, key, "\0key")] = mark
             self._key[-1] = key
@@ -240,12 +298,18 @@ class _Builder:
 _NONE = object()
 
 
+def _tag(tag: str) -> str:
+    return shortened(tag.replace("tag:yaml.org,2002:", "!!"), 50)
+
+
 def _scalar(text: str) -> Any:
     """YAML 1.2 core schema of a plain scalar."""
     if text in _WORDS:
         return _WORDS[text]
-    if _INT.fullmatch(text) and len(text) < 40:
+    if len(text) >= 40:  # no number of hardware; the patterns take long over a million digits
+        return text
+    if _INT.fullmatch(text):
         return int(text.replace("_", ""))
-    if _FLOAT.fullmatch(text) and len(text) < 40:
+    if _FLOAT.fullmatch(text):
         return float(text.replace("_", ""))
     return text
