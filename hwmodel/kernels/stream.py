@@ -26,6 +26,8 @@ def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndar
             o = out[q, j]
             compute = elements * consts[j, 1] / chip[c.VECTOR] if chip[c.VECTOR] > 0.0 else 0.0
             weights = dims[q, j, 1] * consts[j, 3] if elements > 0.0 else 0.0
-            memory = memory_time(weights, elements * consts[j, 2], elements * consts[j, 0], where[j], chip, o)
+            # on the ideal floor a new token's keys and values count once: where attention reads its whole context
+            kv = 0.0 if chip[c.FREE_ACTIVATIONS] == 1.0 else elements * consts[j, 2]
+            memory = memory_time(weights, kv, elements * consts[j, 0], where[j], chip, o)
             o[c.FLOPS] = 0.0
             finish(compute, memory, chip, o)
