@@ -1,12 +1,13 @@
 """Pictures of a result, each drawn from plain data that a small function beside it computes.
 
-The only file that imports matplotlib, and only when a picture is drawn. The same result gives the same bytes. Colours are
-those of Okabe and Ito (2008), which colour-blind readers tell apart.
+The only file that imports matplotlib, and only when a picture is drawn. The same result gives the same bytes. Colours
+are those of Okabe and Ito (2008), which colour-blind readers tell apart.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,15 +25,19 @@ from hwmodel.timeline import Event
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442"
-GREY, PALE, INK = "#999999", "#ECECEC", "#222222"
+BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+SKY, PINK, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
+GREY, PALE, INK, SOFT = "#999999", "#ECECEC", "#222222", "#555555"
 CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW)
-STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left", "axes.spines.top": False,
-    "axes.spines.right": False, "axes.axisbelow": True, "grid.color": "#DDDDDD", "grid.linewidth": 0.6, "legend.frameon": False,
-    "legend.fontsize": 8.5, "svg.hashsalt": "hwmodel", "path.simplify": False, "savefig.dpi": 150, "figure.dpi": 150,
+STYLE: Any = {
+    "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6, "legend.frameon": False, "legend.fontsize": 8.5, "svg.hashsalt": "hwmodel",
+    "path.simplify": False, "savefig.dpi": 150, "figure.dpi": 150,
 }  # fmt: skip
-FIXED = {
+Box = tuple[float, float, float, float]
+"""Left, bottom, right, top in pixels."""
+FIXED: dict[str, dict[str, str | None]] = {
     ".png": {"Software": f"hwmodel {__version__}"},
     ".svg": {"Date": None, "Creator": f"hwmodel {__version__}"},
     ".pdf": {"CreationDate": None, "Creator": f"hwmodel {__version__}", "Producer": None},
@@ -42,7 +47,9 @@ FIXED = {
 
 # --- the sheet: what every picture has --------------------------------------------------------------------------------
 @contextmanager
-def _sheet(result: Result, path: str | Path, what: str, size: tuple[float, float], panels: int = 1, **options: Any) -> Iterator[list[Axes]]:
+def _sheet(
+    result: Result, path: str | Path, what: str, size: tuple[float, float], panels: int = 1, **options: Any
+) -> Iterator[list[Axes]]:
     """Panels side by side under a title, above a footer; written to `path` when the block ends."""
     import matplotlib as mpl  # noqa: PLC0415 - slow to load, needed only when something is drawn
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -53,23 +60,25 @@ def _sheet(result: Result, path: str | Path, what: str, size: tuple[float, float
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         top, bottom = 0.62 / size[1], 0.30 / size[1]
-        figure.get_layout_engine().set(rect=(0, bottom, 1, 1 - top - bottom), w_pad=0.12, wspace=0.02)  # type: ignore[union-attr, call-arg]
+        layout: Any = figure.get_layout_engine()
+        layout.set(rect=(0, bottom, 1, 1 - top - bottom), w_pad=0.12, wspace=0.02)
         figure.text(0.012, 1 - 0.10 / size[1], title_of(result), size=12, weight="bold", va="top", color=INK)
-        figure.text(0.012, 1 - 0.36 / size[1], what, size=9.5, va="top", color="#555555")
-        figure.text(0.012, 0.09 / size[1], footer_of(result), size=8, color="#555555")
+        figure.text(0.012, 1 - 0.36 / size[1], what, size=9.5, va="top", color=SOFT)
+        figure.text(0.012, 0.09 / size[1], footer_of(result), size=8, color=SOFT)
         if not result.feasible:
-            figure.text(0.988, 1 - 0.12 / size[1], "INFEASIBLE", size=10, weight="bold", color=RED, va="top", ha="right")
+            where = (0.988, 1 - 0.12 / size[1])
+            figure.text(*where, "INFEASIBLE", size=10, weight="bold", color=RED, va="top", ha="right")
         yield list(figure.subplots(1, panels, squeeze=False, **options).flat)
         figure.savefig(target, metadata=FIXED[target.suffix.lower()])
 
 
 def title_of(result: Result) -> str:
-    """The scenario's title, its name when it has none."""
+    """Give the scenario's title, its name when it has none."""
     return result.placed.scenario.title or result.scenario
 
 
 def footer_of(result: Result) -> str:
-    """What was asked: model, chips, phase, batch, context, and the version that answered."""
+    """Say what was asked: model, chips, phase, batch, context, and the version that answered."""
     scenario, work = result.placed.scenario, result.placed.scenario.workload
     chips = " + ".join(f"{pool.name}: {pool.count:,} × {pool.chip.name}" for pool in scenario.cluster.pools)
     said = [scenario.model.name, chips, work.phase, f"batch {work.batch:,}"]
@@ -80,17 +89,18 @@ def footer_of(result: Result) -> str:
 
 
 def short(op: Op) -> str:
-    """An op's name without its segment."""
+    """Drop the segment from an op's name."""
     return op.name.partition(".")[2] or op.name
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
     """(factor, unit) in which a time of that size is between 1 and 1000."""
-    return next(((1 / scale, name) for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")) if seconds >= scale), (1e9, "ns"))
+    units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+    return next(((1 / scale, name) for scale, name in units if seconds >= scale), (1e9, "ns"))
 
 
 def colour_of(bound: str, tiers: Sequence[str] = ()) -> str:
-    """The colour of a bound; memory tiers by their place in `tiers`."""
+    """Give the colour of a bound; memory tiers by their place in `tiers`."""
     if bound.startswith("memory:"):
         place = list(tiers).index(bound.partition(":")[2]) if tiers else 0
         return (ORANGE, RED, YELLOW, PINK)[place % 4]
@@ -99,10 +109,15 @@ def colour_of(bound: str, tiers: Sequence[str] = ()) -> str:
 
 def _tiers(result: Result) -> list[str]:
     """Names of the memory tiers that take longest in some op: the main ones first, caches last."""
-    placed = result.placed
-    tiers = sorted((tier for pool in placed.scenario.cluster.pools for tier in pool.chip.memory), key=lambda tier: tier.cache)
-    used = {tier_of(result, op, priced) for op, priced in zip(placed.table.ops, placed.priced, strict=True) if priced[c.MEMORY] > 0}
-    return [name for name in dict.fromkeys(tier.tier for tier in tiers) if name in used]
+    tiers = [tier for pool in result.placed.scenario.cluster.pools for tier in pool.chip.memory]
+    ordered = dict.fromkeys(tier.tier for tier in sorted(tiers, key=lambda tier: tier.cache))
+    used = {tier_of(result, op, priced) for op, priced in _priced(result) if priced[c.MEMORY] > 0}
+    return [name for name in ordered if name in used]
+
+
+def _priced(result: Result) -> list[tuple[Op, Any]]:
+    """Every op with its row of prices (`hwmodel.kernels.columns`)."""
+    return list(zip(result.placed.table.ops, result.placed.priced, strict=True))
 
 
 def _on(colour: str) -> str:
@@ -112,23 +127,23 @@ def _on(colour: str) -> str:
 
 
 def _tint(colour: str, share: float = 0.55) -> str:
-    """A colour mixed with white."""
+    """Mix a colour with white."""
     return "#" + "".join(f"{round(int(colour[i : i + 2], 16) * (1 - share) + 255 * share):02X}" for i in (1, 3, 5))
 
 
 def _fits(axes: Axes, width: float, size: float, *texts: str) -> str:
-    """The first text that fits in `width` data units of a laid-out linear axis, in two lines if need be; empty if none does."""
+    """Pick the first text that fits in `width` data units of a laid-out linear axis, in two lines if need be."""
     low, high = axes.get_xlim()
     points = width / (high - low) * axes.get_window_extent().width / axes.figure.dpi * 72
     broken = [text.replace("_", "\n", 1) for text in texts]
     for text in (*texts, *broken):
-        if points > max(len(line) for line in text.split("\n")) * 0.58 * size + 4:
+        if points > max(len(line) for line in text.split("\n")) * 0.62 * size + 4:
             return text
     return ""
 
 
 def _legend(axes: Axes, columns: int) -> None:
-    """A legend below the axis label."""
+    """Put a legend below the axis label."""
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), borderaxespad=4.6, ncols=columns, columnspacing=1.6)
 
 
@@ -151,13 +166,12 @@ class LayerBar:
 
 
 def layer_bars(result: Result) -> list[LayerBar]:
-    """What `layers` draws: every segment of the model, from the bottom up."""
-    graph, table, stages = result.placed.graph, result.placed.table, max(1, len(result.placed.graph.stages))
-    found = []
+    """Compute what `layers` draws: every segment of the model, from the bottom up."""
+    graph, found = result.placed.graph, []
     for index, segment in enumerate(graph.segments):
         by_op: dict[str, float] = {}
         by_bound: dict[str, float] = {}
-        for op, priced in zip(table.ops, result.placed.priced, strict=True):
+        for op, priced in _priced(result):
             if op.segment != segment.name or segment.count == 0 or priced[c.TIME] <= 0:
                 continue
             times = op.repeats.value({}) * result.step.micro_batches
@@ -169,13 +183,13 @@ def layer_bars(result: Result) -> list[LayerBar]:
         if by_op:
             places = [place for place, number in enumerate(graph.sequence) if number == index]
             where = f"\n{_ranges(places)}" if places else ""
-            share = sum(by_op.values()) * segment.count / stages / result.step.time_s
+            share = sum(by_op.values()) * segment.count / max(1, len(graph.stages)) / result.step.time_s
             found.append(LayerBar(f"{segment.kind}{where}", segment.count, by_op, by_bound, share))
     return found
 
 
 def tier_of(result: Result, op: Op, priced: Any) -> str:
-    """The memory tier that takes longest in an op."""
+    """Name the memory tier that takes longest in an op."""
     tiers = result.placed.scenario.cluster.pool(op.pool).chip.memory
     slot = int(priced[c.BOUND_TIER])
     return [tier.tier for tier in tiers if tier.cache == (slot < 0)][max(slot, 0)]
@@ -203,47 +217,63 @@ def layers(result: Result, path: str | Path) -> None:
     costly = sorted(widest, key=lambda name: -widest[name])[: len(CYCLE)]
     ops = {**dict(zip(costly, CYCLE, strict=False)), "other": GREY}
     tiers = _tiers(result)
-    bounds = {name: colour_of(name, tiers) for name in ["compute", *(f"memory:{tier}" for tier in tiers), "link", "overhead"]}
-    longest = max(bar.time_s for bar in bars)
-    factor, unit = unit_of(longest)
-    beyond = "; shares exceed 100 % where pools overlap" if sum(bar.share for bar in layer_bars(result)) > 1.005 else ""
-    what = f"Time of one layer, all micro-batches, ops one after the other; right of each bar: total and share of the step{beyond}"
+    named = ["compute", *(f"memory:{tier}" for tier in tiers), "link", "overhead"]
+    bounds = {name: colour_of(name, tiers) for name in named}
+    factor, unit = unit_of(max(bar.time_s for bar in bars))
+    longest = max(bar.time_s for bar in bars) * factor
+    beyond = "; shares exceed 100 % where work overlaps" if sum(bar.share for bar in layer_bars(result)) > 1.005 else ""
+    what = f"Time of one layer, all micro-batches, ops in a row; at each bar: time and share of the step{beyond}"
     with _sheet(result, path, what, (12.5, 2.3 + 0.62 * len(bars)), 2, sharey=True) as panels:
         for axes, title, colours in ((panels[0], "by op", ops), (panels[1], "by what bounds it", bounds)):
-            stacks = [{name: bar.by_op.get(name, 0.0) for name in costly} | {"other": sum(
-                seconds for name, seconds in bar.by_op.items() if name not in costly)} if colours is ops else bar.by_bound
-                for bar in bars]  # fmt: skip
-            axes.set(title=title, xlabel=f"time ({unit})", xlim=(0, longest * factor * 1.32), ylim=(len(bars) - 0.45, -0.55))
+            stacks = [_named(bar.by_op, costly) if colours is ops else bar.by_bound for bar in bars]
+            axes.set(title=title, xlabel=f"time ({unit})", xlim=(0, longest * 1.32), ylim=(len(bars) - 0.45, -0.55))
             axes.set_yticks(range(len(bars)), [_times(bar) for bar in bars])
             axes.tick_params(axis="y", length=0)
             axes.grid(axis="x")
             _stack(axes, [{k: v * factor for k, v in stack.items()} for stack in stacks], colours)
             for row, bar in enumerate(bars):
-                axes.text(bar.time_s * factor, row, f"  {show(bar.time_s, 's', 3)} · {bar.share:.1%}", va="center", size=8.5, color=INK)
+                share = f"{bar.share:.1%}" if bar.share >= 0.0005 else "<0.1%"
+                text = f"  {show(bar.time_s, 's', 3)} · {share}"
+                axes.text(bar.time_s * factor, row, text, va="center", size=8.5)
             _legend(axes, 4)
+
+
+def _named(parts: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    """Keep the parts of those names; the rest is `other`."""
+    rest = sum(value for name, value in parts.items() if name not in names)
+    return {**{name: value for name, value in parts.items() if name in names}, "other": rest}
 
 
 def _times(bar: LayerBar) -> str:
     return f"{bar.count} × {bar.label}" if bar.count > 1 else bar.label
 
 
+def _plain(_: int, __: str) -> str:
+    return ""
+
+
 def _stack(
-    axes: Axes, stacks: Sequence[Mapping[str, float]], colours: Mapping[str, str], said: Callable[[int, str], str] = lambda _, name: ""
+    axes: Axes,
+    stacks: Sequence[Mapping[str, float]],
+    colours: Mapping[str, str],
+    said: Callable[[int, str], str] = _plain,
 ) -> None:
     """Horizontal stacked bars, row 0 first; inside a part stands what `said` says, or its name, where it fits."""
     left = [0.0] * len(stacks)
     for name, colour in colours.items():
         values = [stack.get(name, 0.0) for stack in stacks]
-        visible = max(values) > 0.002 * axes.get_xlim()[1]
-        axes.barh(range(len(stacks)), values, 0.62, left, color=colour, edgecolor="white", linewidth=0.6, label=name if visible else "_")
+        label = name if max(values) > 0.002 * axes.get_xlim()[1] else "_"
+        axes.barh(range(len(stacks)), values, 0.62, left, color=colour, edgecolor="white", linewidth=0.6, label=label)
         left = [a + b for a, b in zip(left, values, strict=True)]
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]
     for row, stack in enumerate(stacks):
         at = 0.0
         for name, colour in colours.items():
             width, amount = stack.get(name, 0.0), said(row, name)
-            text = _fits(axes, width, 8, *([f"{name} {amount}", amount] if amount else [name]))
-            axes.text(at + width / 2, row, text, size=8, ha="center", va="center", color=_on(colour), zorder=5)
+            seen = max(0.0, min(at + width, axes.get_xlim()[1]) - at)
+            text = _fits(axes, seen, 8, *([f"{name} {amount}", amount] if amount else [name]))
+            if text:
+                axes.text(at + seen / 2, row, text, size=8, ha="center", va="center", color=_on(colour), zorder=5)
             at += width
 
 
@@ -264,25 +294,25 @@ class Dot:
 
 
 def dots(result: Result, pool: str) -> list[Dot]:
-    """What `roofline` draws for a pool: every op with matrix FLOP, the costliest first."""
-    placed, stages = result.placed, max(1, len(result.placed.graph.stages))
-    types = {int(row): c.DTYPES[int(w[c.DTYPE])] for group in placed.table.groups for row, w in zip(group.rows, group.where, strict=True)}
+    """Compute what `roofline` draws for a pool: every op with matrix FLOP, the costliest first."""
+    placed, types = result.placed, {}
+    for group in placed.table.groups:
+        for at, where in zip(group.rows, group.where, strict=True):
+            types[int(at)] = c.DTYPES[int(where[c.DTYPE])]
     found = []
-    for row, (op, priced) in enumerate(zip(placed.table.ops, placed.priced, strict=True)):
+    for row, (op, priced) in enumerate(_priced(result)):
         if op.pool != pool or priced[c.FLOPS] <= 0 or priced[c.TIME] <= 0:
             continue
-        tier = tier_of(result, op, priced)
-        moved = bytes_through(result, op, priced)
-        times = op.repeats.value({}) * placed.graph.segment(op.segment).count * result.step.micro_batches / stages
-        found.append(
-            Dot(op, float(priced[c.FLOPS]) / moved if moved else math.inf, float(priced[c.FLOPS] / priced[c.TIME]),
-                float(priced[c.TIME]) * times / result.step.time_s, bound_of(op, priced, placed.scenario.cluster), tier, types[row])
-        )  # fmt: skip
+        flops, seconds, moved = float(priced[c.FLOPS]), float(priced[c.TIME]), bytes_through(result, op, priced)
+        times = op.repeats.value({}) * placed.graph.segment(op.segment).count * result.step.micro_batches
+        share = seconds * times / max(1, len(placed.graph.stages)) / result.step.time_s
+        bound, tier = bound_of(op, priced, placed.scenario.cluster), tier_of(result, op, priced)
+        found.append(Dot(op, flops / moved if moved else math.inf, flops / seconds, share, bound, tier, types[row]))
     return sorted(found, key=lambda dot: -dot.share)
 
 
 def bytes_through(result: Result, op: Op, priced: Any) -> float:
-    """Bytes of an op that pass the tier which takes longest: all of them in a cache; activations that fit a cache stay there."""
+    """Bytes of an op through the tier that takes longest: all of them in a cache; activations that fit it stay."""
     weights, kv, activations = (float(priced[at]) for at in (c.WEIGHT_BYTES, c.KV_BYTES, c.ACTIVATION_BYTES))
     if priced[c.BOUND_TIER] < 0:
         return weights + kv + activations
@@ -294,7 +324,7 @@ def bytes_through(result: Result, op: Op, priced: Any) -> float:
 
 
 def ceilings(result: Result, pool: str) -> tuple[dict[str, float], dict[str, float]]:
-    """(bandwidth in B/s by memory tier, peak in FLOP/s by dtype in use) of one chip of a pool, as the chip's file has them."""
+    """(bandwidth in B/s by memory tier, peak in FLOP/s by dtype in use) of one chip of a pool, as its file has them."""
     chip = result.placed.scenario.cluster.pool(pool).chip
     used = {dot.dtype for dot in dots(result, pool)}
     peaks = {name: float(peak) for name, peak in chip.peaks.by_dtype().items() if name in used}
@@ -303,104 +333,123 @@ def ceilings(result: Result, pool: str) -> tuple[dict[str, float], dict[str, flo
 
 def roofline(result: Result, path: str | Path) -> None:
     """Draw FLOP per byte against FLOP/s of every op, under the ceilings of its chip, one panel per pool."""
-    pools = [pool for pool in result.placed.scenario.cluster.pools if dots(result, pool.name)]
+    pools = [pool.name for pool in result.placed.scenario.cluster.pools if dots(result, pool.name)]
     if not pools:
         raise InputError("no op of this scenario multiplies matrices: there is no roofline to draw")
-    what = "A dot: one op on one chip; area: share of the step; bytes: through the tier that takes longest; ceilings: peaks"
+    what = "Dots: ops on one chip; area: share of the step; bytes through the tier that takes longest; ceilings: peaks"
     with _sheet(result, path, what, (max(9.0, 7.2 * len(pools)), 6.4), len(pools)) as panels:
         for axes, pool in zip(panels, pools, strict=True):
-            _roof_axes(result, axes, pool.name)
+            _roof_axes(result, axes, pool)
         panels[0].figure.draw_without_rendering()  # type: ignore[union-attr]
         for axes, pool in zip(panels, pools, strict=True):
-            taken = _roofs(result, axes, pool.name)
-            _dots(axes, [dot for dot in dots(result, pool.name) if math.isfinite(dot.intensity)], taken, _tiers(result))
+            drawn = [dot for dot in dots(result, pool) if math.isfinite(dot.intensity)]
+            taken = _dots(axes, drawn, _tiers(result))
+            _roofs(result, axes, pool, taken)
+            _names(axes, drawn, taken)
 
 
 def _roof_axes(result: Result, axes: Axes, name: str) -> None:
     """Scales that hold every dot and every ridge; title and legend."""
     pool, found = result.placed.scenario.cluster.pool(name), dots(result, name)
     (tiers, peaks), main = ceilings(result, name), pool.chip.main.tier
-    ridge = max(peaks.values()) / tiers[main]
-    xs = [dot.intensity for dot in found if math.isfinite(dot.intensity)] + [ridge]
-    ys = [dot.flops_per_s for dot in found]
-    axes.set(xscale="log", yscale="log", xlabel="FLOP per byte", ylabel="FLOP/s per chip", xlim=(min(xs) / 5, max(xs) * 6),
-             ylim=(min(*ys, max(peaks.values()) / 100) / 4, max(peaks.values()) * 2))  # fmt: skip
-    rest = 1 - sum(dot.share for dot in found)
-    axes.set_title(f"{name}: {pool.count:,} × {pool.chip.name} (matrix ops {1 - rest:.1%} of the step)")
+    top = max(peaks.values())
+    xs = [dot.intensity for dot in found if math.isfinite(dot.intensity)] + [top / tiers[main]]
+    low = min(top / 100, *(dot.flops_per_s for dot in found)) / 4
+    axes.set(xscale="log", yscale="log", xlabel="FLOP per byte", ylabel="FLOP/s per chip")
+    axes.set(xlim=(min(xs) / 5, max(xs) * 6), ylim=(low, top * 2))
+    share = sum(dot.share for dot in found)
+    axes.set_title(f"{name}: {pool.count:,} × {pool.chip.name} (matrix ops {share:.1%} of the step)")
     axes.grid(which="major")
     for bound in dict.fromkeys(dot.bound for dot in found):
         axes.scatter([], [], s=45, color=colour_of(bound, _tiers(result)), label=f"bound by {bound}")
     _legend(axes, 4)
 
 
-def _roofs(result: Result, axes: Axes, name: str) -> list[tuple[float, float, float, float]]:
-    """Slanted and flat ceilings with their labels; returns the boxes (pixels) that dots' labels must not cover."""
+def _roofs(result: Result, axes: Axes, name: str, taken: list[Box]) -> None:
+    """Slanted and flat ceilings with their labels; adds the boxes that names of dots must not cover to `taken`."""
     tiers, peaks = ceilings(result, name)
     main = result.placed.scenario.cluster.pool(name).chip.main.tier
     top, (left, right), low = max(peaks.values()), axes.get_xlim(), axes.get_ylim()[0]
+    lines = []
+    for dtype, peak in peaks.items():
+        ridge = peak / tiers[main]
+        lines += [((peak / max(tiers.values()), peak), (right, peak)), ((ridge, low), (ridge, peak))]
+        axes.plot([peak / max(tiers.values()), right], [peak, peak], color=INK, lw=1.4, zorder=1)
+        axes.plot([ridge, ridge], [low, peak], color=INK, lw=0.8, ls=":", zorder=1)
+        axes.plot([ridge], [peak], marker="D", ms=4, color=INK)
+        flat = f"{dtype} {show(peak, 'flops_per_s', 3)}"
+        taken.append(_box(axes.text(right / 1.1, peak * 1.04, flat, ha="right", va="bottom", size=8.5)))
+        said = f"ridge {main}, {dtype}: {ridge:.3g}"
+        taken.append(_box(axes.text(ridge / 1.05, low * 1.15, said, rotation=90, ha="right", va="bottom", size=8)))
+    for tier, bandwidth in tiers.items():
+        colour, width = (INK, 1.4) if tier == main else (GREY, 1.0)
+        axes.plot([left, top / bandwidth], [left * bandwidth, top], color=colour, lw=width, zorder=1)
+        lines.append(((max(left, low / bandwidth), max(left * bandwidth, low)), (top / bandwidth, top)))
+        _slanted(axes, f"{tier} {show(bandwidth, 'bytes_per_s', 3)}", bandwidth, colour, taken, below=tier == main)
+    for begin, end in lines:
+        (x0, y0), (x1, y1) = axes.transData.transform([begin, end])
+        steps = max(1, round(max(abs(x1 - x0), abs(y1 - y0)) / 8))
+        spots = [(x0 + (x1 - x0) * n / steps, y0 + (y1 - y0) * n / steps) for n in range(steps + 1)]
+        taken += [(x - 3, y - 3, x + 3, y + 3) for x, y in spots]
+
+
+def _slanted(axes: Axes, text: str, slope: float, colour: str, taken: list[Box], *, below: bool) -> None:
+    """Write along the line y = slope x, as far left as there is room, if there is any."""
+    (left, right), (low, high), frame = axes.get_xlim(), axes.get_ylim(), axes.get_window_extent()
     zero, far = axes.transData.transform([(left, low), (left * 10, low * 10)])
     angle = math.degrees(math.atan2(far[1] - zero[1], far[0] - zero[0]))
-    taken = []
-    for tier, bandwidth in tiers.items():
-        colour = INK if tier == main else GREY
-        axes.plot([left / 10, top / bandwidth], [left / 10 * bandwidth, top], color=colour, lw=1.4 if tier == main else 1.0, zorder=1)
-        for step in range(12):  # along the line until there is room
-            x = max(left, low / bandwidth) * (right / left) ** (0.03 + 0.03 * step)
-            text = axes.text(x, x * bandwidth * 1.12, f"{tier} {show(bandwidth, 'bytes_per_s', 3)}", rotation=angle, color=colour,
-                             rotation_mode="anchor", size=8.5, va="bottom")  # fmt: skip
-            box, frame = _box(text), axes.get_window_extent()
-            if box[2] < frame.x1 and x * bandwidth < top and not _hits(box, taken):
-                taken.append(box)
-                break
-            text.remove()
-    for dtype, peak in peaks.items():
-        axes.plot([peak / max(tiers.values()), right], [peak, peak], color=INK, lw=1.4, zorder=1)
-        text = axes.text(right / 1.1, peak * 1.04, f"{dtype} {show(peak, 'flops_per_s', 3)}", ha="right", va="bottom", size=8.5)
-        ridge = peak / tiers[main]
-        axes.plot([ridge, ridge], [low, peak], color=INK, lw=0.8, ls=":", zorder=1)
-        mark = axes.text(ridge / 1.05, low * 1.15, f"ridge {main}, {dtype}: {ridge:.3g}", rotation=90, ha="right", va="bottom", size=8)
-        axes.plot([ridge], [peak], marker="D", ms=4, color=INK)
-        taken += [_box(text), _box(mark)]
-    return taken
+    for step in range(1, 30):
+        x = max(left, low / slope) * (right / left) ** (0.03 * step)
+        label = axes.text(x, x * slope * (1 / 1.12 if below else 1.12), text, rotation=angle, color=colour, size=8.5,
+                          rotation_mode="anchor", va="top" if below else "bottom")  # fmt: skip
+        box = _box(label)
+        if box[2] < frame.x1 and x * slope < high / 4 and not _hits(box, taken):
+            taken.append(box)
+            return
+        label.remove()
 
 
-def _box(text: Any) -> tuple[float, float, float, float]:
+def _box(text: Any) -> Box:
     box = text.get_window_extent()
     return box.x0, box.y0, box.x1, box.y1
 
 
-def _hits(box: tuple[float, ...], taken: Sequence[tuple[float, ...]]) -> bool:
+def _hits(box: Box, taken: Sequence[Box]) -> bool:
     return any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken)
 
 
-def _dots(axes: Axes, found: Sequence[Dot], taken: list[tuple[float, float, float, float]], tiers: Sequence[str]) -> None:
-    """The dots, and the names of the biggest where there is room beside them."""
-    scale = axes.figure.dpi / 72
-    areas = [max(14.0, 1600 * dot.share) for dot in found]
-    places = axes.transData.transform([(dot.intensity, dot.flops_per_s) for dot in found])
-    axes.scatter([dot.intensity for dot in found], [dot.flops_per_s for dot in found], s=areas, alpha=0.85, zorder=3,
-                 color=[colour_of(dot.bound, tiers) for dot in found], edgecolor="white", linewidth=0.7)  # fmt: skip
-    radii = [math.sqrt(area / math.pi) * scale for area in areas]
-    taken += [(x - r, y - r, x + r, y + r) for (x, y), r in zip(places, radii, strict=True)]
-    frame, named = axes.get_window_extent(), set()
-    for dot, (x, y), radius in zip(found, places, radii, strict=True):
+def _dots(axes: Axes, found: Sequence[Dot], tiers: Sequence[str]) -> list[Box]:
+    """Draw the dots; returns their boxes in pixels."""
+    xs, ys = [dot.intensity for dot in found], [dot.flops_per_s for dot in found]
+    areas = [max(14.0, 1600 * dot.share) for dot in found]  # points squared; small ones stay visible
+    colours = [colour_of(dot.bound, tiers) for dot in found]
+    axes.scatter(xs, ys, areas, colours, alpha=0.85, zorder=3, edgecolor="white", linewidth=0.7)
+    places = axes.transData.transform(list(zip(xs, ys, strict=True)))
+    radii = [math.sqrt(area / math.pi) * axes.figure.dpi / 72 for area in areas]
+    return [(float(x - r), float(y - r), float(x + r), float(y + r)) for (x, y), r in zip(places, radii, strict=True)]
+
+
+def _names(axes: Axes, found: Sequence[Dot], taken: list[Box]) -> None:
+    """Name the dots, the biggest first, where there is room beside them; equal dots of several layer kinds once."""
+    scale, frame, named = axes.figure.dpi / 72, axes.get_window_extent(), set()
+    for dot, (left, low, right, high) in zip(found, list(taken), strict=False):
+        key = (short(dot.op), round(math.log(dot.intensity), 2), round(math.log(dot.flops_per_s), 2))
         text = f"{short(dot.op)} {dot.share:.0%}" if dot.share >= 0.01 else short(dot.op)
-        wide, high = (len(text) * 0.56 * 8 + 2) * scale, 10 * scale
-        if (short(dot.op), round(math.log(dot.intensity), 2), round(math.log(dot.flops_per_s), 2)) in named:
-            continue
-        for turn in range(40):  # around the dot, then farther out
+        wide, tall, radius = (len(text) * 0.63 * 8 + 3) * scale, 10 * scale, (right - left) / 2
+        for turn in range(0 if key not in named else 64, 64):  # around the dot, then farther out
             reach, direction = radius + (4 + 9 * (turn // 8)) * scale, (turn % 8) * math.pi / 4
-            dx, dy = reach * math.cos(direction), reach * math.sin(direction)
-            x0, y0 = x + dx - wide * (1 - math.cos(direction)) / 2, y + dy - high / 2
-            box = (x0, y0, x0 + wide, y0 + high)
-            inside = box[0] > frame.x0 and box[2] < frame.x1 and box[1] > frame.y0 and box[3] < frame.y1
-            if inside and not _hits(box, taken):
-                axes.annotate(text, axes.transData.inverted().transform((x, y)), ((x0 - x) / scale, (y0 - y) / scale),
-                              textcoords="offset points", size=8, va="bottom", zorder=4, bbox={"fc": "white", "ec": "none", "alpha": 0.7, "pad": 0.6},
-                              arrowprops={"arrowstyle": "-", "lw": 0.5, "color": GREY} if turn >= 8 else None).set_in_layout(False)  # fmt: skip
+            dx = reach * math.cos(direction) - wide * (1 - math.cos(direction)) / 2
+            dy = reach * math.sin(direction) - tall / 2
+            x0, y0 = (left + right) / 2 + dx, (low + high) / 2 + dy
+            box = (x0, y0, x0 + wide, y0 + tall)
+            if frame.x0 < x0 and box[2] < frame.x1 and frame.y0 < y0 and box[3] < frame.y1 and not _hits(box, taken):
+                arrow = {"arrowstyle": "-", "lw": 0.5, "color": GREY} if turn >= 8 else None
+                at, offset = (dot.intensity, dot.flops_per_s), (dx / scale, dy / scale)
+                note = axes.annotate(text, at, offset, textcoords="offset points", size=8, arrowprops=arrow)
+                note.set(in_layout=False, zorder=4, va="bottom")
                 taken.append(box)
                 break
-        named.add((short(dot.op), round(math.log(dot.intensity), 2), round(math.log(dot.flops_per_s), 2)))
+        named.add(key)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -408,44 +457,68 @@ USES = {"weights": BLUE, "KV": ORANGE, "activations": GREEN, "reserve": GREY, "f
 
 
 def memory_bars(result: Result) -> list[tuple[str, float, dict[str, float]]]:
-    """What `memory` draws: (label, capacity in bytes, bytes by use) of every tier of every pool; free is never negative."""
+    """Compute what `memory` draws: (label, capacity in bytes, bytes by use) of every tier; free is never negative."""
     return [
-        (f"{row.pool} · {row.tier}\n{show(row.capacity_bytes, 'bytes', 4)} per chip", row.capacity_bytes, {
-            "weights": row.weights_bytes, "KV": row.kv_bytes, "activations": row.activation_bytes, "reserve": row.reserve_bytes,
-            "free": max(0.0, row.free_bytes)})
+        (
+            f"{row.pool} · {row.tier}\n{show(row.capacity_bytes, 'bytes', 4)} per chip",
+            row.capacity_bytes,
+            {
+                "weights": row.weights_bytes,
+                "KV": row.kv_bytes,
+                "activations": row.activation_bytes,
+                "reserve": row.reserve_bytes,
+                "free": max(0.0, row.free_bytes),
+            },
+        )
         for row in result.memory
-    ]  # fmt: skip
+    ]
 
 
 def memory(result: Result, path: str | Path) -> None:
     """Draw what fills every memory tier of one chip of every pool, in shares of its capacity."""
     bars = memory_bars(result)
     end = min(4.0, max(1.0, *(sum(uses.values()) / capacity for _, capacity, uses in bars)))
-    with _sheet(result, path, "Bytes on the fullest chip of every pool, by memory tier", (11, 2.1 + 0.72 * len(bars))) as (axes,):
-        axes.set(xlabel="share of the tier's capacity (%)", xlim=(0, end * (118 if end > 1 else 102)), ylim=(len(bars) - 0.4, -0.6))
+    what = "Bytes on the fullest chip of every pool, by memory tier"
+    with _sheet(result, path, what, (11, 2.1 + 0.72 * len(bars))) as (axes,):
+        axes.set(xlabel="share of the tier's capacity (%)", ylim=(len(bars) - 0.4, -0.6))
+        axes.set_xlim(0, end * (122 if end > 1 else 102))
         axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="x")
-        axes.axvline(100, color=INK, lw=1.2, zorder=3)
-        shown = [{name: value / capacity * 100 for name, value in uses.items()} for _, capacity, uses in bars]
+        axes.axvline(100, color=INK, lw=1.2, zorder=0.9)
+        shares = [{name: value / capacity * 100 for name, value in uses.items()} for _, capacity, uses in bars]
+        shown = [_cut(share, end * 100) for share in shares]
         _stack(axes, shown, USES, lambda row, name: show(bars[row][2][name], "bytes", 3))
         for row, ((_, capacity, uses), share) in enumerate(zip(bars, shown, strict=True)):
             over = sum(uses.values()) - capacity
             if over > capacity * 1e-9:
-                wide = min(sum(share.values()), end * 100)
+                wide = sum(share.values())
                 axes.barh(row, wide, 0.66, fill=False, edgecolor=RED, linewidth=2.2, zorder=4)
-                text = f"  does not fit:\n  {show(over, 'bytes', 3)} too much"
-                axes.text(wide, row, text, color=RED, weight="bold", va="center", bbox={"fc": "white", "ec": "none", "pad": 1})
+                times, cut = over / capacity + 1, ", bar cut" if over / capacity + 1 > end else ""
+                text = f"  does not fit:\n  {show(over, 'bytes', 3)} too much\n  ({times:.3g} × capacity{cut})"
+                back = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+                axes.text(wide, row, text, color=RED, weight="bold", va="center", bbox=back)
         _legend(axes, 5)
 
 
+def _cut(stack: Mapping[str, float], end: float) -> dict[str, float]:
+    """Cut a stack off at `end`."""
+    found, left = {}, end
+    for name, value in stack.items():
+        found[name] = min(value, left)
+        left -= found[name]
+    return found
+
+
 # --- timeline ---------------------------------------------------------------------------------------------------------
-ROLES = {"attention": BLUE, "ffn": ORANGE, "experts": ORANGE, "shared": YELLOW, "router": PINK, "norm": SKY, "communication": GREEN,
-         "embedding": RED, "head": RED}  # fmt: skip
+ROLES = {
+    "attention": BLUE, "ffn": ORANGE, "experts": ORANGE, "shared": YELLOW, "router": PINK, "norm": SKY,
+    "communication": GREEN, "embedding": RED, "head": RED,
+}  # fmt: skip
 
 
 def window(result: Result, count: int = 3) -> tuple[float, float, list[Event]]:
-    """(start, end, events) that `timeline` draws: `count` layers in the middle of the step; all of a short or pipelined step."""
+    """(start, end, events) that `timeline` draws: `count` layers from the middle; all of a short or pipelined step."""
     line = result.placed.timeline
     events = [event for event in line.events() if event.finish_s > event.start_s]
     depth = 1 + max(event.layer for event in events)
@@ -463,13 +536,15 @@ def lanes_of(result: Result) -> list[tuple[str, int]]:
     order = [pool.name for pool in result.placed.scenario.cluster.pools]
 
     def rank(lane: str) -> tuple[int, int]:
-        return order.index(lane.removeprefix("load:").partition(">")[0].partition(".link")[0]), (">" in lane) * 2 + (".link" in lane)
+        pool = re.split(r"[<>]|\.link", lane.removeprefix("load:"))[0]
+        place = order.index(pool) if pool in order else len(order)
+        return place, ("<" in lane or ">" in lane) * 2 + lane.endswith(".link")
 
     return [(lane, stage) for stage in range(program.stages) for lane in sorted(program.lanes, key=rank)]
 
 
 def timeline(result: Result, path: str | Path) -> None:
-    """Draw lanes against time: a few layers from the middle of the step, or the whole step where layers are pipelined."""
+    """Draw lanes against time: a few layers from the middle of the step, or all of it where layers are pipelined."""
     start, end, events = window(result)
     used = {(event.lane, event.stage) for event in events}
     rows = [lane for lane in lanes_of(result) if lane in used][:24]
@@ -477,15 +552,18 @@ def timeline(result: Result, path: str | Path) -> None:
     colours = _colours(events, parts, tinted=stages == 1 and parts <= 3)
     factor, unit = unit_of(end)
     what = f"{show(end - start, 's', 3)} of a step, steady state" if start else "One step from start to end"
-    with _sheet(result, path, f"{what}; grey: idle; right: share of the time that a lane is busy", (13, 2.1 + 0.62 * len(rows))) as (axes,):
-        axes.set(xlabel=f"time since the step began ({unit})", xlim=(start * factor, (end + (end - start) * 0.06) * factor),
-                 ylim=(len(rows) - 0.4, -0.6))  # fmt: skip
+    what += "; grey: idle; right: share of this time that a lane is busy"
+    what += "; the floor itself assumes that all of it overlaps" if result.placed.ideal else ""
+    with _sheet(result, path, what, (13, 2.1 + 0.62 * len(rows))) as (axes,):
+        axes.set(xlabel=f"time since the step began ({unit})", ylim=(len(rows) - 0.4, -0.6))
+        axes.set_xlim(start * factor, (end + (end - start) * 0.06) * factor)
         axes.set_yticks(range(len(rows)), [f"{lane}, stage {stage}" if stages > 1 else lane for lane, stage in rows])
         axes.tick_params(axis="y", length=0)
         axes.barh(range(len(rows)), (end - start) * factor, 0.66, start * factor, color=PALE, label="idle")
         axes.figure.draw_without_rendering()  # type: ignore[union-attr]
         for row, lane in enumerate(rows):
-            _lane(axes, row, [event for event in events if (event.lane, event.stage) == lane], (start, end), factor, colours)
+            inside = [event for event in events if (event.lane, event.stage) == lane]
+            _lane(axes, row, inside, (start, end, factor), colours)
         if start:
             _marks(axes, events, start, factor)
         for name, colour in colours.items():
@@ -505,7 +583,8 @@ def _colours(events: Sequence[Event], parts: int, *, tinted: bool) -> dict[str, 
     """Legend entries and their colours; past seven micro-batches colours repeat."""
     if parts == 1:
         roles = {event.op.role for event in events}
-        return {role: colour for role, colour in ROLES.items() if role in roles} | ({"other": GREY} if roles - set(ROLES) else {})
+        rest = {"other": GREY} if roles - set(ROLES) else {}
+        return {role: colour for role, colour in ROLES.items() if role in roles} | rest
     found = {}
     for batch in range(parts):
         found[f"micro-batch {batch}"] = CYCLE[batch % len(CYCLE)]
@@ -522,14 +601,14 @@ def _marks(axes: Axes, events: Sequence[Event], start: float, factor: float) -> 
             begins.setdefault(event.layer, event.start_s)
     for layer, at in begins.items():
         axes.axvline(at * factor, color=INK, lw=0.7, ls=":", zorder=0.5)
-        axes.text(at * factor, -0.42, f" layer {layer - 1}", size=7.5, color="#555555", va="bottom")  # the embedding is 0 there
+        axes.text(at * factor, -0.42, f" layer {layer - 1}", size=7.5, color=SOFT, va="bottom")  # 0 is the embedding
 
 
 def _lane(
-    axes: Axes, row: int, events: Sequence[Event], span: tuple[float, float], factor: float, colours: Mapping[str, str]
-) -> None:  # fmt: skip
-    """The events of one lane inside the span; neighbours of one colour are one shape when they are many."""
-    start, end = span
+    axes: Axes, row: int, events: Sequence[Event], scale: tuple[float, float, float], colours: Mapping[str, str]
+) -> None:
+    """Draw the events of one lane; `scale`: start and end (s), units per s. Among many, equal neighbours are one."""
+    start, end, factor = scale
     many, busy = len(events) > 400, 0.0
     shapes: dict[tuple[str, bool], list[tuple[float, float]]] = {}
     for event in events:
@@ -545,10 +624,15 @@ def _lane(
         if text:
             axes.text((a + b) / 2 * factor, row, text, size=7.5, ha="center", va="center", color=_on(colour), zorder=5)
     for (colour, narrow), spans in shapes.items():
-        axes.broken_barh([(a * factor, wide * factor) for a, wide in spans], (row - 0.33, 0.66), facecolor=colour,
+        axes.broken_barh([(a * factor, wide * factor) for a, wide in spans], (row - 0.325, 0.65), facecolor=colour,
                          edgecolor=colour if narrow else "white", linewidth=0.5, zorder=3 if narrow else 2)  # fmt: skip
     axes.text(end * factor, row, f"  {busy / (end - start):.1%}", va="center", size=8.5)
 
 
-KINDS: dict[str, Callable[[Result, str | Path], None]] = {"layers": layers, "roofline": roofline, "memory": memory, "timeline": timeline}
+KINDS: dict[str, Callable[[Result, str | Path], None]] = {
+    "layers": layers,
+    "roofline": roofline,
+    "memory": memory,
+    "timeline": timeline,
+}
 """Every picture of a result, by the name the command line gives it."""

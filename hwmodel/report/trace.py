@@ -28,15 +28,20 @@ def chrome_trace(result: Result, limit: int = LIMIT) -> dict[str, Any]:
     """
     line = result.placed.timeline
     kept, layers = _kept(line.events(), limit)
-    threads = sorted({(event.lane, event.stage) for event in kept}, key=lambda pair: (_rank(result, pair[0]), *pair))
+    used = {(event.lane, event.stage) for event in kept}
+    threads = sorted(used, key=lambda pair: (_rank(result, pair[0]), *pair))
     processes = {name: number for number, name in enumerate(dict.fromkeys(process_of(lane) for lane, _ in threads), 1)}
     ids = {pair: (processes[process_of(pair[0])], number) for number, pair in enumerate(threads, 1)}
     index = result.placed.table.index
     facts = [_facts(result, position) for position in range(len(result.placed.table.ops))]
-    events = [_event(event, ids[event.lane, event.stage], facts[index[event.op.name]]) for event in kept]
+    places = {segment.name: segment.first >= 0 for segment in result.placed.graph.segments}
+    events = [
+        _event(event, ids[event.lane, event.stage], facts[index[event.op.name]], inside=places[event.op.segment])
+        for event in kept
+    ]
     total = len(line.program.segment)
     return {
-        "traceEvents": [*_names(result, processes, ids), *sorted(events, key=lambda event: (event["ts"], event["tid"]))],
+        "traceEvents": _names(result, processes, ids) + sorted(events, key=lambda event: (event["ts"], event["tid"])),
         "displayTimeUnit": "ns",
         "otherData": {
             "scenario": result.scenario,
@@ -46,7 +51,7 @@ def chrome_trace(result: Result, limit: int = LIMIT) -> dict[str, Any]:
             "step_time_s": result.step.time_s,
             "makespan_s": line.makespan_s,
             "micro_batches": result.step.micro_batches,
-            "layers": f"first {layers} of {total}; {limit:,} events are kept at most" if layers < total else f"all {total}",
+            "layers": f"all {total}" if layers == total else f"first {layers} of {total}, for at most {limit:,} events",
             "version": __version__,
         },
     }
@@ -96,13 +101,11 @@ def _facts(result: Result, position: int) -> dict[str, Any]:
     }
 
 
-def _event(event: Event, ids: tuple[int, int], facts: dict[str, Any]) -> dict[str, Any]:
+def _event(event: Event, ids: tuple[int, int], facts: dict[str, Any], *, inside: bool) -> dict[str, Any]:
     start, finish = round(event.start_s * 1e9), round(event.finish_s * 1e9)
-    segment, _, name = event.op.name.partition(".")
-    inside = segment not in ("embedding", "head", "draft")
-    where: int | str = event.layer - 1 if inside else segment  # the embedding comes before layer 0
+    where: int | str = event.layer - 1 if inside else event.op.segment  # the embedding comes before layer 0
     return {
-        "name": name or segment,
+        "name": event.op.name.partition(".")[2] or event.op.name,
         "cat": event.op.part,
         "ph": "X",
         "ts": start / 1000,
@@ -113,7 +116,9 @@ def _event(event: Event, ids: tuple[int, int], facts: dict[str, Any]) -> dict[st
     }
 
 
-def _names(result: Result, processes: dict[str, int], ids: dict[tuple[str, int], tuple[int, int]]) -> list[dict[str, Any]]:
+def _names(
+    result: Result, processes: dict[str, int], ids: dict[tuple[str, int], tuple[int, int]]
+) -> list[dict[str, Any]]:
     """Metadata events: what processes and threads are called and how they are ordered."""
     cluster, stages = result.placed.scenario.cluster, result.placed.timeline.program.stages
     said = {pool.name: f"{pool.name}: {pool.count:,} x {pool.chip.name}" for pool in cluster.pools}
