@@ -6,21 +6,24 @@ for a chip's name or kind.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from hwmodel.spec import catalog, yamlfile
-from hwmodel.spec.errors import InputError, did_you_mean
+from hwmodel.spec.errors import InputError, did_you_mean, shortened
 from hwmodel.spec.number import Number
 from hwmodel.spec.schema import (
+    SUFFIXES,
     Bytes,
     BytesPerSecond,
     FlopsPerSecond,
     Hertz,
     JoulesPerByte,
+    MisplacedError,
     PerSecond,
     Plain,
     Seconds,
@@ -32,9 +35,11 @@ from hwmodel.spec.schema import (
     Watts,
     build,
     yaml_key,
-    SUFFIXES,
 )
 
+Path_ = yamlfile.Path_
+N_TILES, N_TIERS, N_LINKS = 4, 4, 4
+"""Most tiles, memory tiers and links of a chip that the kernels' arrays hold (kernels/columns.py)."""
 Kind = Literal["gpu", "tpu", "sram_dataflow", "near_memory", "dataflow", "cpu", "accelerator"]
 Topology = Literal["switch", "all_to_all", "ring", "torus", "point_to_point"]
 
@@ -88,12 +93,12 @@ class Link(Sourced):
     bandwidth_bytes_per_s: BytesPerSecond
     latency_s: Seconds
     """One message, one way, software included."""
-    domain: int = 2
+    domain: Annotated[int, Field(ge=1, le=10_000_000)] = 2
     """How many chips reach each other over this link."""
     topology: Topology = "switch"
     peer_bandwidth_bytes_per_s: BytesPerSecond | None = None
-    """To one other chip, where lanes are wired to fixed peers: a group of n uses at most n - 1 times this. With topology
-    all_to_all and no such value: the bandwidth over domain - 1."""
+    """To one other chip, where lanes are wired to fixed peers: a group of n uses at most n - 1 times this. With
+    topology all_to_all and no such value: the bandwidth over domain - 1."""
     reduces: bool = False
     """The switch adds and multicasts (NVLink SHARP): an all-reduce moves its bytes once."""
     efficiency: Plain | None = None
@@ -110,12 +115,15 @@ class Efficiency(Sourced):
     link: Plain = Number(0.8, 0.7, 0.92, "assumption of the project", "estimated")
 
 
+Side = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
 class Execution(Sourced):
     """How the chip runs an op."""
 
     cores: Plain
     """Units that each work on one tile at a time: SMs, matrix engines, cores."""
-    tiles: tuple[tuple[int, int], ...] = ((128, 128),)
+    tiles: Annotated[tuple[tuple[Side, Side], ...], Field(min_length=1, max_length=N_TILES)] = ((128, 128),)
     """Output tiles (rows, columns) a core can work on; the best one is taken."""
     split_k: bool = True
     """Whether several cores may share one output tile along the inner dimension."""
@@ -170,23 +178,14 @@ class Chip(Sourced):
     efficiency: Efficiency = Efficiency()
     power: Power = Power()
     price: Price = Price()
-    sources: dict[str, str] = {}
+    sources: dict[str, str] = Field(default_factory=dict)
     """Short names for sources that numbers refer to, with the URL and date of each."""
 
     @model_validator(mode="after")
     def _usable(self) -> Chip:
-        if not self.peaks.by_dtype():
-            raise ValueError("peaks: needs at least one dtype, such as 'bf16: 989.4 TFLOP/s'")
-        if not any(not tier.cache for tier in self.memory):
-            raise ValueError("memory: needs at least one tier that is not a cache")
-        names = [tier.tier for tier in self.memory]
-        if len(set(names)) < len(names):
-            raise ValueError(f"memory: tiers need different names, got {', '.join(names)}")
-        for path, number in numbers_of(self):
-            if number <= 0 and path.rpartition(".")[2] in _POSITIVE:
-                raise ValueError(f"{path} must be more than zero")
-            if path.startswith("efficiency.") and number > 1:
-                raise ValueError(f"{path} is a share of the peak, at most 1")
+        wrong = _wrong(self)
+        if wrong:
+            raise MisplacedError(wrong)
         return self
 
     def tier(self, name: str) -> MemoryTier:
@@ -222,9 +221,66 @@ class Chip(Sourced):
         return numbers_of(self)
 
 
-_POSITIVE = frozenset({"capacity", "bandwidth", "cores", "compute", "attention", "memory", "link"}) | {
-    yaml_key(name) for name in Peaks.model_fields if name.endswith("_flops_per_s")
-}
+_POSITIVE = frozenset(
+    {"capacity", "bandwidth", "peer_bandwidth", "cores", "compute", "attention", "memory", "link"}
+    | {yaml_key(name) for name in Peaks.model_fields if name.endswith("_flops_per_s")}
+)
+_NAME = re.compile(r"\w[\w-]{0,39}")
+
+
+def unfit(path: str, number: float) -> str:
+    """What is wrong with the number (or its range) at a path such as ``memory.hbm.bandwidth``; empty when nothing."""
+    key = path.rpartition(".")[2]
+    share = path.startswith("efficiency.") or key == "efficiency"
+    low, high = (number.low, number.high) if isinstance(number, Number) else (number, number)
+    if (share or key in _POSITIVE) and low <= 0:
+        return "must be more than zero" if number <= 0 else "must be more than zero over its whole range"
+    if share and high > 1:
+        return "is a share of the peak: at most 1, or 100 %"
+    if key == "cores" and low < 1:
+        return "must be at least 1"
+    return ""
+
+
+def _wrong(chip: Chip) -> list[tuple[Path_, str]]:
+    """What makes a chip unusable although each of its fields reads well: (path, message)."""
+    found: list[tuple[Path_, str]] = []
+    if not chip.peaks.by_dtype():
+        found.append((("peaks",), "needs at least one dtype, such as 'bf16: 989.4 TFLOP/s'"))
+    kept = [tier for tier in chip.memory if not tier.cache]
+    if not kept:
+        found.append((("memory",), "needs at least one tier that is not a cache"))
+    if len(kept) > N_TIERS or len(chip.memory) > len(kept) + 1:
+        found.append((("memory",), f"takes at most {N_TIERS} tiers and one cache; leave out those that matter least"))
+    if len(chip.links) > N_LINKS:
+        found.append((("links",), f"takes at most {N_LINKS} links; leave out those that matter least"))
+    named = (("memory", "tier", chip.tier_names()), ("links", "name", [link.name for link in chip.links]))
+    for part, key, names in named:
+        for index, name in enumerate(names):
+            if not _NAME.fullmatch(name):
+                message = f"a name is one word of letters, digits, _ and -, got {shortened(repr(name))}"
+                found.append(((part, index, key), message))
+            elif name in names[:index]:
+                found.append(((part, index, key), f"'{name}' is named twice; names must differ"))
+    return found + [(place, message) for place, path, number in _placed(chip) if (message := unfit(path, number))]
+
+
+def _placed(spec: Spec, at: Path_ = (), prefix: str = "") -> list[tuple[Path_, str, Number]]:
+    """Every number inside a spec: its place in the YAML, its dotted path by names, itself."""
+    found: list[tuple[Path_, str, Number]] = []
+    for name in type(spec).model_fields:
+        value, key = getattr(spec, name), yaml_key(name)
+        place, path = (*at, key), f"{prefix}{key}"
+        if isinstance(value, Number):
+            found.append((place, path, value))
+        elif isinstance(value, Spec):
+            found += _placed(value, place, f"{path}.")
+        elif isinstance(value, tuple):
+            for index, item in enumerate(value):
+                if isinstance(item, Spec):
+                    label = getattr(item, "tier", None) or getattr(item, "name", None) or str(index)
+                    found += _placed(item, (*place, index), f"{path}.{label}.")
+    return found
 
 
 def dimension_of(field_name: str) -> str:
@@ -234,20 +290,7 @@ def dimension_of(field_name: str) -> str:
 
 def numbers_of(spec: Spec, prefix: str = "") -> list[tuple[str, Number]]:
     """Every `Number` inside a spec with its dotted YAML path; list items that are named go by name."""
-    found: list[tuple[str, Number]] = []
-    for name in type(spec).model_fields:
-        value = getattr(spec, name)
-        path = f"{prefix}{yaml_key(name)}"
-        if isinstance(value, Number):
-            found.append((path, value))
-        elif isinstance(value, Spec):
-            found += numbers_of(value, f"{path}.")
-        elif isinstance(value, tuple):
-            for index, item in enumerate(value):
-                if isinstance(item, Spec):
-                    label = getattr(item, "tier", None) or getattr(item, "name", None) or str(index)
-                    found += numbers_of(item, f"{path}.{label}.")
-    return found
+    return [(path, number) for _, path, number in _placed(spec, (), prefix)]
 
 
 def _dimension(spec: Spec, parts: list[str]) -> str:
@@ -265,7 +308,7 @@ def _dimension(spec: Spec, parts: list[str]) -> str:
 
 def with_number(chip: Chip, path: str, value: float) -> Chip:
     """The chip with one number replaced, by its dotted path as `Chip.numbers` gives it."""
-    replaced = _with(chip, path.split("."), value)
+    replaced: Chip | None = _with(chip, path.split("."), value)
     if replaced is None:
         raise InputError(f"chip {chip.name} has no number '{path}'")
     return replaced
@@ -304,29 +347,48 @@ def load_chip(name: str) -> Chip:
     return chip_from(yamlfile.load(catalog.find("chips", name)))
 
 
-def chip_from(document: yamlfile.Document, value: Any = None, at: yamlfile.Path_ = ()) -> Chip:
-    """A chip from a parsed document (or from the part of it at a path)."""
+def chip_from(document: yamlfile.Document, value: Any = None, at: Path_ = (), name: str = "") -> Chip:
+    """A chip from a parsed document, or from the part of it at a path, called `name` unless it says its own."""
     raw = document.value if value is None else value
-    seen = [document.file]
-    chain = [raw]
-    while isinstance(raw, dict) and "extends" in raw:
-        base = raw["extends"]
-        if not isinstance(base, str):
-            raise InputError(document.problem((*at, "extends"), "expected the name or path of a chip"))
-        path = catalog.find("chips", _beside(base, seen[-1]))
-        if str(path) in seen:  # a file that shadows a shipped chip means that one
-            path = catalog.shipped("chips") / path.name
-        if str(path) in seen or not path.is_file() or len(seen) > 8:
-            raise InputError(document.problem((*at, "extends"), f"'{base}' leads back to this file"))
-        seen.append(str(path))
-        raw = yamlfile.load(path).value
-        chain.append(raw)
-    merged = chain[-1]
-    for layer in reversed(chain[:-1]):
-        merged = _merged(merged, {key: item for key, item in layer.items() if key != "extends"})
+    merged, placed = _extended(document, raw, at, (_resolved(document.file),))
     if isinstance(merged, dict) and "name" not in merged:
-        merged = {**merged, "name": Path(document.file).stem}
-    return build(Chip, document, merged, at)
+        merged = {**merged, "name": name or Path(document.file).stem}
+    return build(Chip, placed, merged, at)
+
+
+def _extended(
+    document: yamlfile.Document, raw: Any, at: Path_, seen: tuple[str, ...]
+) -> tuple[Any, yamlfile.Document]:
+    """`raw` over the chip it extends, and the document with the places of the merged lists.
+
+    The other chip is read on its own first, so that its mistakes are shown in its own file.
+    """
+    if not isinstance(raw, dict) or "extends" not in raw:
+        return raw, document
+    base, place = raw["extends"], (*at, "extends")
+    if not isinstance(base, str):
+        raise InputError(document.problem(place, "expected the name or path of a chip"))
+    try:
+        path = catalog.find("chips", _beside(base, document.file))
+    except InputError as error:
+        raise InputError([document.problem(place, problem.message) for problem in error.problems]) from None
+    if _resolved(path) in seen or len(seen) > _DEEPEST:
+        message = f"'{shortened(base)}' leads back to this file, or is the last of too many"
+        raise InputError(document.problem(place, message))
+    below = yamlfile.load(path)
+    inner, inner_places = _extended(below, below.value, (), (*seen, _resolved(path)))
+    build(Chip, inner_places, {"name": path.stem, **inner} if isinstance(inner, dict) else inner)
+    moved: dict[Path_, Path_] = {}
+    own = {key: item for key, item in raw.items() if key != "extends"}
+    inner = {key: item for key, item in inner.items() if key != "name"}
+    return _merged(inner, own, at, moved), document.moved(moved)
+
+
+_DEEPEST = 8
+
+
+def _resolved(path: str | Path) -> str:
+    return str(Path(path).resolve())
 
 
 def _beside(name: str, file: str) -> str:
@@ -334,20 +396,34 @@ def _beside(name: str, file: str) -> str:
     return str(Path(file).parent / name) if catalog.is_path(name) and not Path(name).is_absolute() else name
 
 
-def _merged(base: Any, layer: Any) -> Any:
-    """`layer` over `base`: mappings key by key, lists of named items name by name, everything else replaced."""
+def _merged(base: Any, layer: Any, at: Path_, moved: dict[Path_, Path_]) -> Any:
+    """`layer` over `base`: mappings key by key, lists of named items name by name, everything else replaced.
+
+    moved : filled with the paths of list items of `layer` that stand elsewhere in the result
+    """
     if isinstance(base, dict) and isinstance(layer, dict):
         if "value" in layer or "value" in base:
             return layer
-        return {**base, **{key: _merged(base.get(key), item) for key, item in layer.items()}}
-    if isinstance(base, list) and isinstance(layer, list):
-        key = next((k for k in ("tier", "name") if all(isinstance(i, dict) and k in i for i in base + layer)), None)
+        return {**base, **{key: _merged(base.get(key), item, (*at, key), moved) for key, item in layer.items()}}
+    if isinstance(base, list) and isinstance(layer, list) and layer:
+        key = next((k for k in ("tier", "name") if all(_is_named(item, k) for item in base + layer)), None)
         if key is None:
             return layer
-        over = {item[key]: item for item in layer}
-        known = {item[key] for item in base}
-        return [_merged(item, over.get(item[key], {})) for item in base] + [i for i in layer if i[key] not in known]
+        result, names = list(base), [item[key] for item in base]
+        for index, item in enumerate(layer):
+            if item[key] in names:
+                to = names.index(item[key])
+                result[to] = _merged(result[to], item, (*at, index), moved)
+            else:
+                to = len(result)
+                result.append(item)
+            moved[(*at, index)] = (*at, to)
+        return result
     return base if layer is None else layer
+
+
+def _is_named(item: Any, key: str) -> bool:
+    return isinstance(item, dict) and isinstance(item.get(key), str)
 
 
 class Wire(Sourced):
@@ -364,6 +440,13 @@ class Wire(Sourced):
     efficiency: Plain = Number(0.9, 0.7, 0.97, "assumption of the project", "estimated")
     exclusive: bool = False
     """Both directions share the bandwidth."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> Wire:
+        wrong = [(place, message) for place, path, number in _placed(self) if (message := unfit(path, number))]
+        if wrong:
+            raise MisplacedError(wrong)
+        return self
 
 
 @dataclass(frozen=True)

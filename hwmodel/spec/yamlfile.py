@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,19 @@ class Document:
 
     json_text: str = field(default="", repr=False)
     """Text of a JSON file, whose places are looked up when an error needs them."""
+
+    def moved(self, moves: Mapping[Path_, Path_]) -> Document:
+        """The document with the places of values that now stand at another path."""
+        if all(old == new for old, new in moves.items()):
+            return self
+        old = sorted(moves, key=len, reverse=True)
+
+        def now(path: Path_) -> Path_:
+            start = next((o for o in old if path[: len(o)] == o), None)
+            return path if start is None else (*moves[start], *path[len(start) :])
+
+        marks = {now(path): mark for path, mark in self.places.items()}
+        return replace(self, marks=marks, given={now(path): text for path, text in self.given.items()}, json_text="")
 
     @cached_property
     def places(self) -> dict[Path_, tuple[int, int]]:
