@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from hwmodel.hardware import Chip, Cluster, Pool, Wire, chip_from, load_chip, with_number
+from hwmodel.consistency import wrong_plan, wrong_wires
+from hwmodel.hardware import Chip, Cluster, Pool, Wire, chip_from, load_chip, unfit, with_number
 from hwmodel.lower.decoder import Formats
 from hwmodel.model.architecture import Model
 from hwmodel.model.block import Count, Size
-from hwmodel.model.dtypes import fmt
+from hwmodel.model.dtypes import Format, fmt
 from hwmodel.model.load import load_model
 from hwmodel.partition import Strategy
 from hwmodel.routing import Routing
+from hwmodel.settings import override
 from hwmodel.spec import catalog, units, yamlfile
-from hwmodel.spec.errors import InputError, Problem, did_you_mean
-from hwmodel.spec.schema import Plain, Spec, build, problems_of
+from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
+from hwmodel.spec.schema import Plain, Spec, build, problems_of, shown
 from hwmodel.spec.yamlfile import Document, Path_
+
 
 class Dtypes(Spec):
     """Number formats; what is not stated is as the checkpoint has it."""
@@ -45,15 +49,22 @@ class PoolSpec(Spec):
     """Software stack whose calibration is used."""
     memory_reserve: Plain | None = None
     """Share of memory left free for the runtime; 8 % when absent."""
-    override: dict[str, Any] = {}
+    override: dict[str, Any] = Field(default_factory=dict)
     """Numbers of the chip to replace, by path: ``memory.hbm.bandwidth: 4 TB/s``."""
+
+    @field_validator("chip", mode="before")
+    @classmethod
+    def _named_or_written_out(cls, raw: Any) -> Any:
+        if not isinstance(raw, str | dict):
+            raise ValueError(f"expected the name or path of a chip, or a chip written out, got {shown(raw)}")
+        return raw
 
 
 class ClusterSpec(Spec):
     """Pools by name, and the links between them."""
 
-    pools: Annotated[dict[str, PoolSpec], Field(min_length=1)]
-    links: tuple[Wire, ...] = ()
+    pools: Annotated[dict[str, PoolSpec], Field(min_length=1, max_length=64)]
+    links: Annotated[tuple[Wire, ...], Field(max_length=500)] = ()
 
 
 class Speculative(Spec):
@@ -91,7 +102,8 @@ class Workload(Spec):
     routing: Routing = Routing()
     speculative: Speculative | None = None
     kv_alloc: Literal["windowed", "full"] = "windowed"
-    """Whether sliding-window layers hold the window only, or reserve the full length (engines without a hybrid cache)."""
+    """Whether sliding-window layers hold the window only, or reserve the full length, as engines without a hybrid
+    cache do."""
     kv_block: Size = 1
     """Tokens per block of a paged cache; the last block of a sequence counts whole."""
 
@@ -108,7 +120,8 @@ class Workload(Spec):
     def symbols(self, parts: int = 1) -> dict[str, float]:
         """The workload symbols of one of `parts` micro-batches."""
         decodes = self.batch / parts if self.phase != "prefill" else 0.0
-        prefills = (self.batch if self.phase == "prefill" else self.prefill_batch) / parts if self.phase != "decode" else 0.0
+        filling = {"prefill": self.batch, "mixed": self.prefill_batch}.get(self.phase, 0)
+        prefills = filling / parts
         queries = 1.0 + (self.speculative.draft if self.speculative else 0)
         return {
             "tokens": decodes * queries + prefills * self.new_tokens,
@@ -131,7 +144,7 @@ class ScenarioSpec(Spec):
     """Name of a model, or path of a YAML or config.json."""
     dtypes: Dtypes = Dtypes()
     cluster: ClusterSpec
-    plan: tuple[dict[str, Any], ...] = ()
+    plan: Annotated[tuple[dict[str, Any], ...], Field(max_length=64)] = ()
     """Strategies, each ``- kind: {fields}``."""
     workload: Workload
 
@@ -170,41 +183,107 @@ def from_options(options: Mapping[str, Any], settings: Sequence[str] = ()) -> Sc
     """
     missing = [f"--{key}" for key in ("model", "chip") if key not in options]
     if missing:
-        raise InputError(f"name a scenario, or give {' and '.join(missing)} ('hwmodel models' and 'hwmodel chips' list what is known)")
+        known = "('hwmodel models' and 'hwmodel chips' list what is known)"
+        raise InputError(f"name a scenario, or give {' and '.join(missing)} {known}")
     phase = options.get("phase", "decode")
     pool = {"chip": options["chip"], "count": options.get("count", 1), "stack": options.get("stack", "")}
-    plan: list[dict[str, Any]] = [
-        {kind: {field_: options[key]}}
-        for key, kind, field_ in (("tp", "tensor", "degree"), ("ep", "expert", "degree"), ("pp", "pipeline", "stages"))
-        if options.get(key, 1) > 1
-    ]
-    workload: dict[str, Any] = {"phase": phase, "batch": options.get("batch", 1)}
     length = options.get("context", 2048)
+    workload: dict[str, Any] = {"phase": phase, "batch": options.get("batch", 1)}
     workload |= {"new_tokens": length} if phase == "prefill" else {"context": length}
     if phase == "mixed":
         workload["new_tokens"] = 512
+    plan: list[dict[str, Any]] = []
+    at: Path_ = ("cluster", "pools", "chips")
+    origin: dict[str, Path_] = {
+        "model": ("model",), **{key: (*at, key) for key in pool},
+        **{key: ("workload", key) for key in ("batch", "phase")},
+        "context": ("workload", "new_tokens" if phase == "prefill" else "context"),
+        **{key: ("dtypes", key) for key in ("weights", "kv")},
+    }  # fmt: skip
+    for key, kind, field_ in (("tp", "tensor", "degree"), ("ep", "expert", "degree"), ("pp", "pipeline", "stages")):
+        if options.get(key, 1) > 1:
+            origin[key] = ("plan", len(plan), kind, field_)
+            plan.append({kind: {field_: options[key]}})
     value = {
         "model": options["model"], "cluster": {"pools": {"chips": pool}}, "plan": plan, "workload": workload,
         "dtypes": {key: options[key] for key in ("weights", "kv") if key in options},
     }  # fmt: skip
-    document = Document("options", value, {}, ())
+    given = {path: f"--{key} {options[key]}" for key, path in origin.items() if key in options}
+    document = Document("options", value, {}, (), given)
     name = f"{Path(options['model']).stem} on {options.get('count', 1)} x {Path(options['chip']).stem}"
     return scenario_from(override(document, settings), name)
 
 
 def scenario_from(document: Document, name: str) -> Scenario:
-    """A scenario from a parsed document."""
-    spec = build(ScenarioSpec, document)
-    model = load_model(_beside(spec.model, document.file))
-    pools = [_pool(key, pool, document) for key, pool in spec.cluster.pools.items()]
-    cluster = Cluster(tuple(pools), spec.cluster.links)
-    for index, wire in enumerate(spec.cluster.links):
-        _check_wire(wire, cluster, document, index)
-    plan = read_plan(document, spec.plan)
-    formats, kv_from = _formats(spec.dtypes, model, document)
-    for strategy in plan:
-        _check_pools(strategy, cluster, document)
-    return Scenario(name, model, formats, cluster, plan, spec.workload, kv_from, spec.title)
+    """A scenario from a parsed document.
+
+    Raises
+    ------
+    InputError
+        Every problem of the file, its chips and its model, each with its place.
+    """
+    problems: list[Problem] = []
+    spec = _try(problems, build, ScenarioSpec, document)
+    if spec is None:
+        _read_the_rest(document, problems)
+        raise InputError(problems)
+    model = _try(problems, _model, spec.model, document)
+    pools = [_try(problems, _pool, key, pool, document) for key, pool in spec.cluster.pools.items()]
+    names = list(spec.cluster.pools)
+    problems += wrong_wires(spec.cluster.links, names, document)
+    plan = _try(problems, read_plan, document, spec.plan)
+    formats = _try(problems, _formats, spec.dtypes, document)
+    problems += wrong_plan(plan or (), names, pools[0], document)
+    speculative = spec.workload.speculative
+    if model is not None and speculative is not None and speculative.method == "mtp" and model.mtp is None:
+        message = f"model {model.name} has no multi-token-prediction module to draft with"
+        problems.append(document.problem(("workload", "speculative"), f"{message}; 'method: free' drafts at no cost"))
+    if problems or model is None or plan is None or formats is None:
+        raise InputError(list(dict.fromkeys(problems)))
+    whole, kv_from = formats(model)
+    cluster = Cluster(tuple(pool for pool in pools if pool is not None), spec.cluster.links)
+    return Scenario(name, model, whole, cluster, plan, spec.workload, kv_from, spec.title)
+
+
+Made = TypeVar("Made")
+
+
+def _try(problems: list[Problem], make: Callable[..., Made], *given: Any) -> Made | None:
+    """What `make` makes; None when its input is wrong, and its problems are kept."""
+    try:
+        return make(*given)
+    except InputError as error:
+        problems += error.problems
+        return None
+
+
+def _read_the_rest(document: Document, problems: list[Problem]) -> None:
+    """Find the problems of whatever still can be read of a file with wrong keys or types: model, plan, chips."""
+    top = document.value if isinstance(document.value, dict) else {}
+    if isinstance(top.get("model"), str):
+        _try(problems, _model, top["model"], document)
+    if isinstance(top.get("plan"), list):
+        _try(problems, read_plan, document, [item for item in top["plan"] if isinstance(item, dict)])
+    cluster = top.get("cluster")
+    pools = cluster.get("pools") if isinstance(cluster, dict) else None
+    for name, pool in list(pools.items())[:64] if isinstance(pools, dict) else ():
+        if isinstance(pool, dict) and isinstance(pool.get("chip"), str | dict):
+            _try(problems, _chip, name, pool["chip"], document)
+
+
+def _model(name: str, document: Document) -> Model:
+    try:
+        return load_model(_beside(name, document.file))
+    except InputError as error:
+        raise InputError([_at(document, ("model",), problem) for problem in error.problems]) from None
+
+
+def _at(document: Document, path: Path_, problem: Problem) -> Problem:
+    """A problem with a name or a path gets the place that names it; one inside another file keeps its own."""
+    if problem.line is not None:
+        return problem
+    message = f"{problem.file}: {problem.message}" if problem.file else problem.message
+    return document.problem(path, message)
 
 
 def read_plan(document: Document, items: Sequence[dict[str, Any]]) -> tuple[Strategy, ...]:
@@ -214,14 +293,19 @@ def read_plan(document: Document, items: Sequence[dict[str, Any]]) -> tuple[Stra
     for index, item in enumerate(items):
         path: Path_ = ("plan", index)
         if len(item) != 1:
-            problems.append(document.problem(path, "expected one strategy, such as 'tensor: {degree: 4}'"))
+            got = " and ".join(repr(shortened(str(key), 30)) for key in list(item)[:4]) or "none"
+            message = f"expected one strategy, such as 'tensor: {{degree: 4}}', got {got}"
+            problems.append(document.problem(path, message))
             continue
         kind, fields = next(iter(item.items()))
         if kind not in Strategy.kinds:
-            problems.append(document.problem((*path, kind), f"unknown strategy '{kind}'{did_you_mean(kind, Strategy.kinds)}", at_key=True))
+            message = f"unknown strategy '{shortened(kind)}'{did_you_mean(kind, Strategy.kinds)}"
+            problems.append(document.problem((*path, kind), message, at_key=True))
             continue
         if not isinstance(fields, dict | None):
-            problems.append(document.problem((*path, kind), f"expected the fields of '{kind}' as a mapping"))
+            example = f"{{{next(iter(Strategy.kinds[kind].model_fields))}: ...}}"
+            message = f"expected the fields of '{kind}' as a mapping, such as {example}, got {shown(fields)}"
+            problems.append(document.problem((*path, kind), message))
             continue
         try:
             found.append(Strategy.kinds[kind].model_validate(fields or {}))
@@ -232,115 +316,93 @@ def read_plan(document: Document, items: Sequence[dict[str, Any]]) -> tuple[Stra
     return tuple(found)
 
 
-def override(document: Document, settings: Sequence[str]) -> Document:
-    """The document with ``key.path=value`` settings over it; lists are indexed by number."""
-    value = document.value
-    marks = dict(document.marks)
-    given = dict(document.given)
-    for text in settings:
-        key, equals, raw = text.partition("=")
-        if not equals or not key.strip():
-            raise InputError(Problem("expected key.path=value, such as workload.batch=64", file=f"--set {text}"))
-        path = tuple(int(part) if part.isdigit() else part for part in key.strip().split("."))
-        new = yamlfile.parse_yaml(raw, f"--set {text}").value
-        value, path = _put(value, path, new, text)
-        marks = {place: mark for place, mark in marks.items() if place[: len(path)] != path}
-        given[path] = text
-    return Document(document.file, value, marks, document.lines, given)
-
-
-def _put(value: Any, path: Path_, new: Any, text: str, done: Path_ = ()) -> tuple[Any, Path_]:
-    """`value` with `new` at `path`, copied along the way; and the path as it was found."""
-    if not path:
-        return new, done
-    head, rest = path[0], path[1:]
-    if isinstance(value, list):
-        if not isinstance(head, int) or head >= len(value):
-            where = yamlfile.dotted(done) or "the file"
-            raise InputError(Problem(f"{where} is a list of {len(value)}; index it by number", file=f"--set {text}"))
-        inner, found = _put(value[head], rest, new, text, (*done, head))
-        return [*value[:head], inner, *value[head + 1 :]], found
-    if not isinstance(value, dict | None):
-        raise InputError(Problem(f"{yamlfile.dotted(done)} is a single value, it has no key '{head}'", file=f"--set {text}"))
-    table = value or {}
-    key = head if head in table or str(head) not in table else str(head)
-    inner, found = _put(table.get(key), rest, new, text, (*done, key))
-    return {**table, key: inner}, found
+_NAME = re.compile(r"\w[\w -]{0,39}")
 
 
 def _pool(name: str, spec: PoolSpec, document: Document) -> Pool:
     at: Path_ = ("cluster", "pools", name)
-    if isinstance(spec.chip, str):
-        try:
-            chip = load_chip(_beside(spec.chip, document.file))
-        except InputError as error:
-            raise InputError([document.problem((*at, "chip"), f"chip '{spec.chip}' cannot be used"), *error.problems]) from None
-    else:
-        chip = chip_from(document, spec.chip, (*at, "chip"))
-    for path, value in _flat(spec.override):
-        chip = _overridden(chip, path, value, document, (*at, "override"))
+    problems: list[Problem] = []
+    if not _NAME.fullmatch(name):
+        message = f"a pool's name has letters, digits, _ and - only, at most 40; got {shortened(repr(name))}"
+        problems.append(document.problem(at, message, at_key=True))
+    chip = _try(problems, _chip, name, spec.chip, document)
+    for path, value in _flat(spec.override) if chip is not None else ():
+        changed = _try(problems, _overridden, chip, path, value, document, (*at, "override", *path))
+        chip = changed or chip
     reserve = 0.08 if spec.memory_reserve is None else float(spec.memory_reserve)
     if reserve >= 1:
-        raise InputError(document.problem((*at, "memory_reserve"), "a share of the memory, less than 100 %"))
+        problems.append(document.problem((*at, "memory_reserve"), "must be a share of the memory, less than 100 %"))
+    if problems or chip is None:
+        raise InputError(problems)
     return Pool(name, chip, spec.count, reserve, spec.stack)
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _chip(pool: str, chip: str | dict[str, Any], document: Document) -> Chip:
+    at: Path_ = ("cluster", "pools", pool, "chip")
+    if isinstance(chip, dict):
+        base = chip.get("extends")
+        return chip_from(document, chip, at, f"{Path(base).stem} as {pool}" if isinstance(base, str) else pool)
+    try:
+        return load_chip(_beside(chip, document.file))
+    except InputError as error:
+        raise InputError([_at(document, at, problem) for problem in error.problems]) from None
+
+
+def _flat(table: dict[str, Any], at: Path_ = ()) -> list[tuple[Path_, Any]]:
     found = []
     for key, value in table.items():
-        if isinstance(value, dict):
-            found += _flat(value, f"{prefix}{key}.")
+        if isinstance(value, dict) and "value" not in value:
+            found += _flat(value, (*at, key))
         else:
-            found.append((f"{prefix}{key}", value))
+            found.append(((*at, key), value))
     return found
 
 
-def _overridden(chip: Chip, path: str, value: Any, document: Document, at: Path_) -> Chip:
+def _overridden(chip: Chip, place: Path_, value: Any, document: Document, at: Path_) -> Chip:
     known = dict(chip.numbers())
+    path = ".".join(str(part) for part in place)
     if path not in known:
-        raise InputError(document.problem(at, f"chip {chip.name} has no number '{path}'{did_you_mean(path, known)}"))
+        message = f"chip {chip.name} has no number '{shortened(path)}'{did_you_mean(path, known)}"
+        raise InputError(document.problem(at, message))
     try:
-        return with_number(chip, path, units.parse(value, chip.dimension(path)))
+        number = units.parse(value, chip.dimension(path))
     except ValueError as error:
-        raise InputError(document.problem(at, f"{path}: {error}")) from None
+        raise InputError(document.problem(at, str(error))) from None
+    if wrong := unfit(path, number):
+        raise InputError(document.problem(at, wrong))
+    return with_number(chip, path, number)
 
 
-def _check_wire(wire: Wire, cluster: Cluster, document: Document, index: int) -> None:
-    names = [pool.name for pool in cluster.pools]
-    for key, name in (("from", wire.from_), ("to", wire.to), ("per", wire.per)):
-        if name and name not in names:
-            raise InputError(document.problem(("cluster", "links", index, key), f"no pool named '{name}'{did_you_mean(name, names)}"))
-
-
-def _check_pools(strategy: Strategy, cluster: Cluster, document: Document) -> None:
-    names = [pool.name for pool in cluster.pools]
-    named = [getattr(strategy, key) for key in ("pool", "to") if getattr(strategy, key, "")]
-    named += list(getattr(strategy, "split", {}))
-    for name in named:
-        if name not in names:
-            raise InputError(document.problem(("plan",), f"{strategy.kind}: no pool named '{name}'{did_you_mean(name, names)}"))
-
-
-def _formats(spec: Dtypes, model: Model, document: Document) -> tuple[Formats, str]:
-    def read(key: str, name: str) -> Any:
+def _formats(spec: Dtypes, document: Document) -> Callable[[Model], tuple[Formats, str]]:
+    """The scenario's formats, to be completed by what a model says."""
+    found: dict[str, Format] = {}
+    problems: list[Problem] = []
+    for key, name in spec:
         try:
-            return fmt(name)
+            if name:
+                found[key] = fmt(name)
         except InputError as error:
-            raise InputError(document.problem(("dtypes", key), error.problems[0].message)) from None
+            problems.append(document.problem(("dtypes", key), error.problems[0].message))
+    if problems:
+        raise InputError(problems)
 
-    activations = read("activations", spec.activations) if spec.activations else model.dtype
-    weights = read("weights", spec.weights) if spec.weights else None
-    attention = read("attention", spec.attention) if spec.attention else None
-    kv, kv_from = activations, "the activations"
-    if spec.kv:
-        kv, kv_from = read("kv", spec.kv), "the scenario"
-    elif model.kv_dtype is not None:
-        kv, kv_from = model.kv_dtype, "the checkpoint"
-    return Formats(activations, kv, weights, attention), kv_from
+    def complete(model: Model) -> tuple[Formats, str]:
+        activations = found.get("activations", model.dtype)
+        kv, kv_from = found.get("kv"), "the scenario"
+        if kv is None and model.kv_dtype is not None:
+            kv, kv_from = model.kv_dtype, "the checkpoint"
+        if kv is None:
+            kv, kv_from = activations, "the activations"
+        return Formats(activations, kv, found.get("weights"), found.get("attention")), kv_from
+
+    return complete
 
 
 def _beside(name: str, file: str) -> str:
     """A relative path in a scenario is relative to the current folder, else to the scenario's file."""
-    if catalog.is_path(name) and not Path(name).exists() and (near := Path(file).parent / name).exists():
-        return str(near)
+    try:
+        if catalog.is_path(name) and not Path(name).exists() and (near := Path(file).parent / name).exists():
+            return str(near)
+    except (OSError, ValueError):  # no name of a file; `catalog.find` says so
+        pass
     return name

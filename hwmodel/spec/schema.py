@@ -173,7 +173,9 @@ def _message(item: Any, kind: str) -> str:
         return f"expected text, got {got}; put it in quotes"
     if kind in _LIMITS:
         limit = next(limits[name] for name in ("ge", "le", "gt", "lt", "min_length", "max_length") if name in limits)
-        return _LIMITS[kind].format(f"{limit:,}", got)
+        if item.get("input") != item.get("input"):
+            return f"expected a number, got {got}"
+        return _LIMITS[kind].format(f"{limit:,.15g}" if isinstance(limit, float) else f"{limit:,}", got)
     expected = next((words for key, words in _EXPECTED.items() if kind.startswith(key)), None)
     return f"expected {expected}, got {got}" if expected else f"{text[:1].lower()}{text[1:]}, got {got}"
 

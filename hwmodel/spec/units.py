@@ -95,7 +95,7 @@ def parse(value: object, dimension: str) -> float:
     if isinstance(value, int | float):
         if dimension != "number":
             raise ValueError(f"{_shown(value)} needs a unit, such as '{example(dimension)}'")
-        return _checked(float(value) if abs(value) < LARGEST else math.inf * (1 if value > 0 else -1), value)
+        return _checked(math.inf if value > LARGEST else float(max(value, -LARGEST)), value)
     match = _QUANTITY.fullmatch(value) if len(value) < 80 else None
     if match is None:
         raise ValueError(f"expected a quantity such as '{example(dimension)}', got {_shown(value)}")
