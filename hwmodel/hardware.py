@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from hwmodel.spec import catalog, yamlfile
 from hwmodel.spec.errors import InputError, did_you_mean, shortened
+from hwmodel.spec.extends import extended
 from hwmodel.spec.number import Number
 from hwmodel.spec.schema import (
     SUFFIXES,
@@ -350,80 +351,10 @@ def load_chip(name: str) -> Chip:
 def chip_from(document: yamlfile.Document, value: Any = None, at: Path_ = (), name: str = "") -> Chip:
     """A chip from a parsed document, or from the part of it at a path, called `name` unless it says its own."""
     raw = document.value if value is None else value
-    merged, placed = _extended(document, raw, at, (_resolved(document.file),))
+    merged, placed = extended("chips", document, raw, at, lambda base, inner: build(Chip, inner, base))
     if isinstance(merged, dict) and "name" not in merged:
         merged = {**merged, "name": name or Path(document.file).stem}
     return build(Chip, placed, merged, at)
-
-
-def _extended(
-    document: yamlfile.Document, raw: Any, at: Path_, seen: tuple[str, ...]
-) -> tuple[Any, yamlfile.Document]:
-    """`raw` over the chip it extends, and the document with the places of the merged lists.
-
-    The other chip is read on its own first, so that its mistakes are shown in its own file.
-    """
-    if not isinstance(raw, dict) or "extends" not in raw:
-        return raw, document
-    base, place = raw["extends"], (*at, "extends")
-    if not isinstance(base, str):
-        raise InputError(document.problem(place, "expected the name or path of a chip"))
-    try:
-        path = catalog.find("chips", _beside(base, document.file))
-    except InputError as error:
-        raise InputError([document.problem(place, problem.message) for problem in error.problems]) from None
-    if _resolved(path) in seen or len(seen) > _DEEPEST:
-        message = f"'{shortened(base)}' leads back to this file, or is the last of too many"
-        raise InputError(document.problem(place, message))
-    below = yamlfile.load(path)
-    inner, inner_places = _extended(below, below.value, (), (*seen, _resolved(path)))
-    build(Chip, inner_places, {"name": path.stem, **inner} if isinstance(inner, dict) else inner)
-    moved: dict[Path_, Path_] = {}
-    own = {key: item for key, item in raw.items() if key != "extends"}
-    inner = {key: item for key, item in inner.items() if key != "name"}
-    return _merged(inner, own, at, moved), document.moved(moved)
-
-
-_DEEPEST = 8
-
-
-def _resolved(path: str | Path) -> str:
-    return str(Path(path).resolve())
-
-
-def _beside(name: str, file: str) -> str:
-    """A relative path in `extends` is relative to the file that says it."""
-    return str(Path(file).parent / name) if catalog.is_path(name) and not Path(name).is_absolute() else name
-
-
-def _merged(base: Any, layer: Any, at: Path_, moved: dict[Path_, Path_]) -> Any:
-    """`layer` over `base`: mappings key by key, lists of named items name by name, everything else replaced.
-
-    moved : filled with the paths of list items of `layer` that stand elsewhere in the result
-    """
-    if isinstance(base, dict) and isinstance(layer, dict):
-        if "value" in layer or "value" in base:
-            return layer
-        return {**base, **{key: _merged(base.get(key), item, (*at, key), moved) for key, item in layer.items()}}
-    if isinstance(base, list) and isinstance(layer, list) and layer:
-        key = next((k for k in ("tier", "name") if all(_is_named(item, k) for item in base + layer)), None)
-        if key is None:
-            return layer
-        result, names = list(base), [item[key] for item in base]
-        for index, item in enumerate(layer):
-            if item[key] in names:
-                to = names.index(item[key])
-                result[to] = _merged(result[to], item, (*at, index), moved)
-            else:
-                to = len(result)
-                result.append(item)
-            moved[(*at, index)] = (*at, to)
-        return result
-    return base if layer is None else layer
-
-
-def _is_named(item: Any, key: str) -> bool:
-    return isinstance(item, dict) and isinstance(item.get(key), str)
 
 
 class Wire(Sourced):

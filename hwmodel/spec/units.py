@@ -95,7 +95,8 @@ def parse(value: object, dimension: str) -> float:
     if isinstance(value, int | float):
         if dimension != "number":
             raise ValueError(f"{_shown(value)} needs a unit, such as '{example(dimension)}'")
-        return _checked(math.inf if value > LARGEST else float(max(value, -LARGEST)), value)
+        # an integer of hundreds of digits is no float
+        return _checked(float(max(min(value, 10**300), -(10**300)) if isinstance(value, int) else value), value)
     match = _QUANTITY.fullmatch(value) if len(value) < 80 else None
     if match is None:
         raise ValueError(f"expected a quantity such as '{example(dimension)}', got {_shown(value)}")
@@ -121,7 +122,7 @@ def show(value: float, dimension: str, digits: int = 4) -> str:
 
 
 def _checked(result: float, value: object) -> float:
-    if math.isnan(result):
+    if math.isnan(result) or result == math.inf:
         raise ValueError(f"expected a finite number, got {_shown(value)}")
     if result < 0:
         raise ValueError(f"must not be negative, got {_shown(value)}")
