@@ -46,7 +46,9 @@ def data_degrees(degrees: Mapping[str, int], cluster: Cluster) -> tuple[dict[str
     for pool in cluster.pools:
         tp, cp, pp, ep, etp = (degrees[f"{pool.name}.{kind}"] for kind in ("tp", "cp", "pp", "ep", "etp"))
         dense, expert = tp * cp * pp, pp * (ep * etp if ep * etp > 1 else tp * cp)
-        for group, what in ((dense, "tensor x context x pipeline"), (expert, "expert x tensor-in-expert x pipeline")):
+        groups = [(dense, "tensor x context x pipeline")]
+        groups += [(expert, "expert x tensor-in-expert x pipeline")] if ep * etp > 1 else []
+        for group, what in groups:
             if pool.count % group:
                 fits = [str(n) for n in (group * (pool.count // group), group * (pool.count // group + 1)) if n]
                 reasons.append(f"pool {pool.name}: {pool.count} chips are no multiple of {what} = {group}; use {' or '.join(fits)} chips")

@@ -6,8 +6,7 @@ from typing import ClassVar, Literal
 
 from hwmodel.graph import Op, OpGraph
 from hwmodel.hardware import Cluster
-from hwmodel.model.block import Size
-from hwmodel.partition.strategy import Strategy, move
+from hwmodel.partition.strategy import Parts, Strategy, move
 
 
 class Disaggregate(Strategy):
@@ -24,7 +23,7 @@ class Disaggregate(Strategy):
     """What moves: routed experts alone (router and shared expert stay), feed-forward parts, or attention."""
     to: str
     """Pool it moves to."""
-    micro_batches: Size = 1
+    micro_batches: Parts = 1
     """Parts that the batch is cut into."""
     copies: Literal["per_expert", "hidden"] = "per_expert"
     """Each token crosses once per chosen expert, to the chips that hold it; or once, to be fanned out on the far side."""

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+from pydantic import field_validator
+
 from hwmodel.graph import Dim, OpGraph
 from hwmodel.hardware import Cluster
 from hwmodel.model.block import Size
 from hwmodel.model.dtypes import fmt
 from hwmodel.partition.strategy import Strategy, block_ends, check_blocks, collective, degree, on, per_chip, scale_up
+from hwmodel.spec.errors import InputError
 
 
 class Expert(Strategy):
@@ -34,6 +37,14 @@ class Expert(Strategy):
     """How tokens reach their experts; auto: all-to-all when tokens are spread over the chips."""
     dispatch: str = ""
     """Format of dispatched activations, such as fp8; that of the activations when empty."""
+
+    @field_validator("dispatch")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            return fmt(name).name if name else ""
+        except InputError as error:
+            raise ValueError(error.problems[0].message) from None
 
     def degrees(self, cluster: Cluster) -> Mapping[str, int]:
         """Expert degree and tensor degree inside an expert."""

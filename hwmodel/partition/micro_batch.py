@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from hwmodel.graph import OpGraph
 from hwmodel.hardware import Cluster
-from hwmodel.model.block import Size
-from hwmodel.partition.strategy import Strategy
+from hwmodel.partition.strategy import Parts, Strategy
 
 
 class MicroBatch(Strategy):
@@ -20,7 +19,7 @@ class MicroBatch(Strategy):
     kind: ClassVar[str] = "micro_batch"
     rank: ClassVar[int] = 60
 
-    count: Size
+    count: Parts
     """Parts."""
 
     def apply(self, graph: OpGraph, cluster: Cluster) -> None:

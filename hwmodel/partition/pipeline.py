@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from hwmodel.graph import Dim, OpGraph, Stored, Term, size
 from hwmodel.hardware import Cluster
-from hwmodel.model.block import Count, Size
 from hwmodel.partition.strategy import Strategy, collective, on, scale_up
 
 
@@ -20,9 +21,9 @@ class Pipeline(Strategy):
     kind: ClassVar[str] = "pipeline"
     rank: ClassVar[int] = 50
 
-    stages: Size
+    stages: Annotated[int, Field(ge=1, le=512)]
     """Groups of chips in a row."""
-    micro_batches: Count = 0
+    micro_batches: Annotated[int, Field(ge=0, le=128)] = 0
     """Parts of the batch in flight; 0: as many as stages, at most one sequence each."""
     pool: str = ""
     """Pool it applies to; the first when empty."""
@@ -45,7 +46,7 @@ class Pipeline(Strategy):
         sizes = [weight[index] for index in graph.sequence]
         cuts = balanced(sizes, self.stages, edge["embedding"], edge["head"])
         graph.stages = tuple(_counts(graph, first, last, self.stages, number) for number, (first, last) in enumerate(cuts))
-        graph.pipeline_batches = self.micro_batches or self.stages
+        graph.pipeline_batches = self.micro_batches or min(self.stages, 128)
         link = scale_up(graph, cluster, pool)
         for end in [op for op in graph.ops(on(pool)) if op.segment == "embedding"][-1:]:
             hop = collective("hop", "p2p", end.out.by(f"{pool}.tp", -1), size(2), end.out_bytes, end, link, out=end.out,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from hwmodel.graph import Dim, Op, OpGraph, Term
 from hwmodel.hardware import Cluster
@@ -13,6 +15,10 @@ from hwmodel.spec.schema import Spec
 
 DEGREES = ("tp", "cp", "pp", "ep", "etp")
 """Tensor, context, pipeline, expert, and tensor inside an expert; data-parallel degrees follow from the chip count."""
+
+
+Parts = Annotated[int, Field(ge=1, le=128)]
+"""Micro-batches: every op of every one is scheduled, so that thousands would take minutes."""
 
 
 class Strategy(Spec):
