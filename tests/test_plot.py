@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from hwmodel import plot
+from hwmodel import figures, plot
 from hwmodel.kernels import columns as c
 from hwmodel.run import run
 from hwmodel.scenario import load_scenario
@@ -96,7 +96,7 @@ def test_bytes_through_the_slowest_tier_explain_the_memory_time(result):
             continue
         device = result.placed.device[0, result.placed.table.device_rows.index(op.pool)]
         reached = device[c.TIER + int(priced[c.BOUND_TIER])]
-        moved = plot.bytes_through(result, op, priced)
+        moved = figures.bytes_through(result, op, priced)
         assert moved / reached + device[c.RAMP] == pytest.approx(priced[c.MEMORY], rel=1e-9)
         checked += 1
     assert checked > 5
