@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -33,7 +34,8 @@ class _Group(click.Group):
         except click.UsageError as error:
             from hwmodel.spec.errors import did_you_mean
 
-            raise click.UsageError(error.message + did_you_mean(args[0], self.commands), ctx) from None
+            message = error.message.rstrip(".") + did_you_mean(args[0], self.commands)
+            raise click.UsageError(message, ctx) from None
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -52,6 +54,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit status; no traceback reaches a user unless --debug asks for it."""
     given = list(sys.argv[1:] if args is None else args)
     debug = "--debug" in given
+    for stream in (sys.stdout, sys.stderr):  # what a terminal cannot show is written as an escape
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = cli.main(args=given, prog_name="hwmodel", standalone_mode=False)
     except click.ClickException as error:
@@ -95,7 +100,8 @@ def _show(renderable: Any) -> None:
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else 120
-    Console(width=width, highlight=False, soft_wrap=False).print(renderable)
+    # names and sources of files are text, not markup: "[/b]" is printed as it stands
+    Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False).print(renderable)
 
 
 def _json(value: Any) -> None:
@@ -213,8 +219,8 @@ def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, 
 @click.argument("model")
 @click.option("--weights", metavar="DTYPE", help="Format of all matrices, instead of the checkpoint's own.")
 @click.option("--kv", metavar="DTYPE", help="Format of the KV cache.")
-@click.option("--context", type=click.IntRange(1), help="Tokens per sequence.")
-@click.option("--batch", type=click.IntRange(1), default=1, help="Sequences.")
+@click.option("--context", type=click.IntRange(1, 10**9), help="Tokens per sequence.")
+@click.option("--batch", type=click.IntRange(1, 10**9), default=1, help="Sequences.")
 @_JSON
 def model_command(model: str, weights: str | None, kv: str | None, context: int | None, batch: int, as_json: bool) -> None:
     """Count MODEL: parameters, active parameters, weight bytes, KV cache as a law of context."""
@@ -292,10 +298,14 @@ def op_command(kind: str, shape: tuple[str, ...], chip: str, stack: str, dtype: 
     from hwmodel.operation import operation
 
     _listen()
-    pairs = dict(_pair(text) for text in shape)
+    pairs = [_pair(text) for text in shape]
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        twice = next(key for index, key in enumerate(keys) if key in keys[:index])
+        raise click.UsageError(f"{twice}= is given twice")
     if stack:
         _stderr(f"warning: no calibration for stack '{stack}' is shipped; the chip's stated efficiencies are used")
-    found = operation(kind, load_chip(chip), dtype, pairs, warm=not cold, ideal=ideal)
+    found = operation(kind, load_chip(chip), dtype, dict(pairs), warm=not cold, ideal=ideal)
     if as_json:
         _json(found.to_dict())
     else:

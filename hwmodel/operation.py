@@ -13,7 +13,7 @@ from hwmodel.kernels.collective import OPERATIONS
 from hwmodel.model.dtypes import Format, fmt
 from hwmodel.routing import Routing
 from hwmodel.run import bound_of
-from hwmodel.spec.errors import InputError, did_you_mean
+from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 from hwmodel.timing import device_array, pack, points, price
 from hwmodel.uncertainty import spread
 
@@ -74,7 +74,7 @@ def operation(kind: str, chip: Chip, dtype: str, shape: Mapping[str, Any], *, wa
     """
     name = ALIASES.get(kind, kind)
     if name not in KINDS:
-        raise InputError(f"unknown op '{kind}'{did_you_mean(kind, KINDS)}")
+        raise InputError(f"unknown op '{shortened(kind)}'{did_you_mean(kind, KINDS)}")
     spec = KINDS[name]
     full = _shape(name, spec, shape)
     form = fmt(dtype)
@@ -87,14 +87,17 @@ def operation(kind: str, chip: Chip, dtype: str, shape: Mapping[str, Any], *, wa
     table = pack(graph, cluster, routing_of(full), warm=warm)
     symbols = points(table, {**dict.fromkeys(table.symbols, 1.0)})
     priced = price(table, symbols, device_array(table, cluster, ideal=ideal))[0]
-    around = spread(table, cluster, symbols, priced, lambda part: float(part[:, c.TIME].sum()))
     time = float(priced[:, c.TIME].sum())
+    low = high = 1.0
+    if time > 0:  # one chip alone exchanges nothing
+        around = spread(table, cluster, symbols, priced, lambda part: float(part[:, c.TIME].sum()))
+        low, high = around.low, around.high
     main = int(priced[:, c.TIME].argmax())
     columns = {"compute": c.COMPUTE, "memory": c.MEMORY, "link": c.WIRE, "overhead": c.OVERHEAD}
     terms = {key: float(priced[:, column].sum()) for key, column in columns.items()}
     moved = priced[:, [c.WEIGHT_BYTES, c.KV_BYTES, c.ACTIVATION_BYTES, c.WIRE_BYTES]].sum()
     return Operation(
-        name, chip.name, "uncalibrated", form.name, full, time, time * around.low, time * around.high,
+        name, chip.name, "uncalibrated", form.name, full, time, time * low, time * high,
         bound_of(table.ops[main], priced[main], cluster), terms, spec.formula, float(priced[:, c.FLOPS].sum()), float(moved),
     )  # fmt: skip
 
@@ -109,34 +112,52 @@ def routing_of(shape: Mapping[str, Any]) -> Routing:
         s = float(tail)
     except ValueError:
         s = -1.0
-    if head not in ("zipf", "power_law") or s < 0:
-        raise InputError(f"dist: expected balanced, zipf_S or power_law_S, such as zipf_0.8; got '{dist}'")
-    return Routing(kind="zipf", s=min(s, 10.0))
+    if head not in ("zipf", "power_law") or not 0 <= s <= 10:
+        got = shortened(repr(dist), 40)
+        raise InputError(f"dist= expects balanced, zipf_S or power_law_S with S from 0 to 10, such as zipf_0.8; got {got}")
+    return Routing(kind="zipf", s=s)
 
 
 def _shape(name: str, spec: _Kind, given: Mapping[str, Any]) -> dict[str, Any]:
     known = {*spec.needed, *spec.optional}
-    unknown = [key for key in given if key not in known]
-    if unknown:
-        raise InputError(f"op {name}: unknown key '{unknown[0]}'{did_you_mean(unknown[0], known)}")
+    problems = [
+        Problem(f"op {name}: unknown key '{shortened(str(key))}'{did_you_mean(key, known)}") for key in given if key not in known
+    ]
     missing = [key for key in spec.needed if key not in given]
     if missing:
-        raise InputError(f"op {name}: missing {', '.join(f'{key}=' for key in missing)}")
+        problems.append(Problem(f"op {name}: missing {', '.join(f'{key}=' for key in missing)}"))
     full: dict[str, Any] = dict(spec.optional)
-    for key, value in given.items():
-        if key in ("dist", "kv_dtype", "gated"):
-            full[key] = value
+    for key in known & given.keys():
+        if key in _WORDS:
+            full[key] = str(given[key])
             continue
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = -1.0
-        if not 0 <= number < 1e15 or number != int(number):
-            raise InputError(f"op {name}: {key}= expects a whole number, got '{str(value)[:40]}'")
-        if number == 0 and key in spec.needed:
-            raise InputError(f"op {name}: {key}= must be at least 1")
-        full[key] = int(number)
+        low, high = int(key in spec.needed), _MOST.get(key, 10**12)
+        number = _whole(given[key])
+        if number is None or not low <= number <= high:
+            got = shortened(repr(given[key]), 40)
+            problems.append(Problem(f"op {name}: {key}= expects a whole number from {low} to {high:,}, got {got}"))
+        else:
+            full[key] = number
+    if full.get("gated", "true").lower() not in _YES + _NO:
+        problems.append(Problem(f"op {name}: gated= expects true or false, got {shortened(repr(full['gated']), 40)}"))
+    if problems:
+        raise InputError(problems)
     return full
+
+
+_WORDS = ("dist", "kv_dtype", "gated")
+_YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
+_MOST = {"experts": 100_000, "topk": 100_000}
+"""The popularity of every expert is worked out one by one."""
+
+
+def _whole(value: object) -> int | None:
+    """A whole number, written as 4096 or 4e3; None for anything else."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+        return int(number) if number == int(number) else None
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _op(name: str, kind: str, dims: Mapping[str, float], consts: Mapping[str, float], form: Format, **fields: Any) -> Op:
@@ -188,7 +209,7 @@ def _moe(s: Mapping[str, Any], form: Format) -> list[Op]:
         raise InputError(f"op moe: topk {s['topk']} is more than the {s['experts']} experts")
     if s["experts"] % s["ep"] or s["inter"] % s["tp"]:
         raise InputError(f"op moe: ep={s['ep']} must divide experts={s['experts']}, tp={s['tp']} must divide inter={s['inter']}")
-    gated = str(s["gated"]).lower() not in ("false", "0", "no")
+    gated = s["gated"].lower() in _YES
     inter, local = s["inter"] / s["tp"], s["experts"] // s["ep"]
     chosen = Experts(s["experts"], s["topk"])
     consts = {"weight_bytes": form.bytes, "input_bytes": _activation_bytes(form), "output_bytes": 2.0}

@@ -55,8 +55,9 @@ def find(room: str, name: str) -> Path:
                 return path
             reason = f"no such file ({kind})"
             if path.parent.is_dir():
-                near = did_you_mean(path.name, _siblings(path.parent))
-                reason += near if "did you mean" in near else ""
+                near = {other.removesuffix(path.suffix): other for other in _siblings(path.parent)}
+                hint = did_you_mean(path.name.removesuffix(path.suffix), near)
+                reason += hint if "did you mean" in hint else ""
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
         raise InputError(Problem(reason, file=name))

@@ -140,10 +140,15 @@ def build(model: type[Model], document: Document, value: Any = None, at: Path_ =
         raise InputError(problems_of(error, model, document, at)) from None
 
 
+MOST = 50
+"""Problems of one file that are told; nobody reads more."""
+
+
 def problems_of(error: ValidationError, model: type[BaseModel], document: Document, at: Path_) -> list[Problem]:
     """Pydantic's errors in the house's words, located in the document."""
     problems = []
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    for item in items[:MOST]:
         path = (*at, *(part for part in item["loc"] if part != "[key]"))
         kind = item["type"]
         whole = item.get("ctx", {}).get("error")
@@ -158,6 +163,8 @@ def problems_of(error: ValidationError, model: type[BaseModel], document: Docume
             problems.append(document.problem(path[:-1], f"missing key '{path[-1]}'"))
         else:
             problems.append(document.problem(path, _message(item, kind)))
+    if len(items) > MOST:
+        problems.append(document.problem(at, f"and {len(items) - MOST:,} more problems"))
     return problems
 
 

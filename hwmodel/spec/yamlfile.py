@@ -22,6 +22,7 @@ from hwmodel.spec.errors import InputError, Problem, shortened
 MAX_BYTES = 4_000_000
 MAX_DEPTH = 60
 MAX_NODES = 400_000
+MAX_PROBLEMS = 50
 
 Path_ = tuple[str | int, ...]
 _INT = re.compile(r"[-+]?\d[\d_]*")
@@ -160,7 +161,7 @@ def parse_json(text: str, file: str) -> Document:
         if len(value) < len(pairs):
             seen: set[str] = set()
             for key, _ in pairs:
-                if key in seen:
+                if key in seen and len(problems) < MAX_PROBLEMS:
                     problems.append(_twice(key, file, lines))
                 seen.add(key)
         return value
@@ -294,7 +295,7 @@ class _Builder:
             if isinstance(value, dict | list):
                 raise InputError(self.problem_at(event.start_mark, "a key must be a plain word", path))
             key = event.value if not isinstance(value, str) else value
-            if key in parent:
+            if key in parent and len(self.problems) < MAX_PROBLEMS:
                 first = self.marks[(*path, key, "\0key")][0]
                 message = f"key '{shortened(key)}' is given twice (first on line {first})"
                 self.problems.append(self.problem_at(event.start_mark, message, path))
