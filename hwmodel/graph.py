@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hwmodel.model.architecture import Model
 
 WORKLOAD = (
-    "tokens",  # tokens of the step that pass the weights, all sequences together
-    "outputs",  # tokens whose logits are computed
     "decode_sequences",
     "decode_queries",  # new tokens per decoding sequence: 1, or draft length + 1
     "decode_context",  # cached positions a decoding sequence reads
@@ -31,35 +29,60 @@ WORKLOAD = (
 )
 """The symbols a lowered graph starts with; strategies add degrees such as ``gpu.tp``."""
 
-TOKEN_AXES = frozenset({"tokens", "routed"})
-"""Axes whose sharding splits work but not weights."""
+TOKEN_AXES = frozenset({"tokens", "routed", "positions"})
+"""Axes whose sharding splits work but not weights: sequences, sequences on their way to experts, positions of a sequence."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """``unit x ceil(count x product of symbol^power)``."""
+    """``unit x ceil(count x product of symbol^power) x product of each^power``.
+
+    What is divided into indivisible pieces stands inside the ceiling (sequences, heads, experts); what each piece has stands
+    outside (tokens per sequence).
+    """
 
     unit: float
     count: float = 1.0
     powers: tuple[tuple[str, int], ...] = ()
     axes: tuple[str, ...] = ()
+    each: tuple[tuple[str, int], ...] = ()
+    each_axes: tuple[str, ...] = ()
 
     def times(self, symbol: str, power: int) -> Term:
-        """The term with one more factor symbol^power."""
-        table = dict(self.powers)
-        table[symbol] = table.get(symbol, 0) + power
-        return replace(self, powers=tuple(sorted((s, p) for s, p in table.items() if p)))
+        """The term with one more factor symbol^power inside the ceiling."""
+        return replace(self, powers=_raised(self.powers, symbol, power))
+
+    def times_each(self, symbol: str, power: int) -> Term:
+        """The term with one more factor symbol^power outside the ceiling."""
+        return replace(self, each=_raised(self.each, symbol, power))
 
     def value(self, symbols: Mapping[str, float]) -> float:
         """The number, for given symbols."""
-        return self.unit * math.ceil(self.exact(symbols, 1.0) - 1e-9)
+        inside = _product(self.powers, symbols) * self.count
+        return self.unit * math.ceil(inside - 1e-9) * _product(self.each, symbols)
 
-    def exact(self, symbols: Mapping[str, float], unit: float | None = None) -> float:
+    def exact(self, symbols: Mapping[str, float]) -> float:
         """The number without the ceiling."""
-        product = self.count
-        for symbol, power in self.powers:
-            product *= float(symbols[symbol]) ** power
-        return product * (self.unit if unit is None else unit)
+        return self.unit * self.count * _product(self.powers, symbols) * _product(self.each, symbols)
+
+
+Powers = tuple[tuple[str, int], ...]
+
+
+def _raised(powers: Powers, symbol: str, power: int) -> Powers:
+    table = dict(powers)
+    table[symbol] = table.get(symbol, 0) + power
+    return tuple(sorted((s, p) for s, p in table.items() if p))
+
+
+def _joined(powers: Powers, more: Powers) -> Powers:
+    for symbol, power in more:
+        powers = _raised(powers, symbol, power)
+    return powers
+
+
+def _product(powers: Powers, symbols: Mapping[str, float]) -> float:
+    return math.prod(float(symbols[symbol]) ** power for symbol, power in powers)
 
 
 @dataclass(frozen=True)
@@ -76,12 +99,25 @@ class Dim:
         return Dim(tuple(replace(term, unit=term.unit * factor) for term in self.terms))
 
     def by(self, symbol: str, power: int = -1, axes: Iterable[str] | None = None) -> Dim:
-        """Multiply the terms on `axes` (all when None) by symbol^power."""
+        """Multiply the terms on `axes` (all when None) by symbol^power, inside the ceiling where the axis is."""
         chosen = None if axes is None else frozenset(axes)
+
+        def changed(term: Term) -> Term:
+            if chosen is None or chosen.intersection(term.axes):
+                return term.times(symbol, power)
+            return term.times_each(symbol, power) if chosen.intersection(term.each_axes) else term
+
+        return Dim(tuple(changed(term) for term in self.terms))
+
+    def on(self, old: str, new: str) -> Dim:
+        """The same size on another axis."""
+        return Dim(tuple(replace(t, axes=tuple(new if axis == old else axis for axis in t.axes)) for t in self.terms))
+
+    def pieces(self, factor: float = 1.0, *axes: str) -> Dim:
+        """The size with every unit a piece of its own (tokens, not sequences), `factor` of them, on further axes too."""
         return Dim(
             tuple(
-                term.times(symbol, power) if chosen is None or chosen.intersection(term.axes) else term
-                for term in self.terms
+                Term(t.unit, t.count * factor, _joined(t.powers, t.each), (*t.axes, *t.each_axes, *axes)) for t in self.terms
             )
         )
 
@@ -96,17 +132,17 @@ class Dim:
     @property
     def axes(self) -> frozenset[str]:
         """The axes its terms belong to."""
-        return frozenset(axis for term in self.terms for axis in term.axes)
+        return frozenset(axis for term in self.terms for axis in (*term.axes, *term.each_axes))
 
     @property
     def symbols(self) -> frozenset[str]:
         """Every symbol in it."""
-        return frozenset(symbol for term in self.terms for symbol, _ in term.powers)
+        return frozenset(symbol for term in self.terms for symbol, _ in (*term.powers, *term.each))
 
     def __str__(self) -> str:
         parts = []
         for term in self.terms:
-            factors = [s if p == 1 else f"{s}^{p}" for s, p in term.powers]
+            factors = [s if p == 1 else f"{s}^{p}" for s, p in (*term.powers, *term.each)]
             number = term.unit * term.count
             parts.append("*".join(([f"{number:g}"] if number != 1 or not factors else []) + factors))
         return " + ".join(parts)
@@ -116,6 +152,11 @@ def size(number: float, axis: str = "", parts: float | None = None) -> Dim:
     """A plain number; on an axis it comes in `parts` indivisible pieces (heads, experts), one per unit by default."""
     count = number if parts is None else parts
     return Dim((Term(number / count if count else 0.0, count, (), (axis,)),)) if axis else Dim((Term(number),))
+
+
+def per_sequence(sequences: str, each: str, *, positions: bool = False) -> Dim:
+    """Tokens of so many sequences with so many tokens each; `positions`: a sequence may be split over chips."""
+    return Dim((Term(1.0, 1.0, ((sequences, 1),), ("tokens",), ((each, 1),), ("positions",) if positions else ()),))
 
 
 def symbol(name: str, axis: str = "", unit: float = 1.0) -> Dim:

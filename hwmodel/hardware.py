@@ -137,6 +137,8 @@ class Execution(Sourced):
     vector_flops_per_s: FlopsPerSecond | None = None
     exponentials_per_s: PerSecond | None = None
     """Rate of exponentials, for the softmax."""
+    compiled: bool = False
+    """A compiler lays out every weight: splits need not be even and may cut quantisation blocks, shares are padded."""
     overlapped_collectives: bool = False
     """Communication is hidden behind compute by the schedule (static dataflow)."""
 

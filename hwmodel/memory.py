@@ -33,7 +33,8 @@ class MemoryRow:
 def memory(graph: OpGraph, cluster: Cluster, workload: Workload, *, ideal: bool = False) -> list[MemoryRow]:
     """Bytes per chip and tier, for the pipeline stage that needs most.
 
-    Activations are an estimate: the input and output of the widest op, and the residual stream, of the whole batch.
+    Activations are an estimate: the input and output of the widest op, and the residual stream, of the whole batch; with
+    them counts the room that streamed weights need.
     ``ideal`` keeps activations on the chip and reserves nothing.
     """
     return [
@@ -53,7 +54,7 @@ def _of_pool(graph: OpGraph, pool: Pool, workload: Workload, ideal: bool) -> lis
         weights, kv = _resident(graph, pool, workload, times, main)
         totals.append((weights, kv))
     weights, kv = max(totals, key=lambda total: sum(total[0].values()) + sum(total[1].values()))
-    activations = 0.0 if ideal else _activations(graph, pool, workload)
+    activations = 0.0 if ideal else _activations(graph, pool, workload) + _staged(graph, pool, workload)
     return [
         MemoryRow(
             pool.name, tier.tier, float(tier.capacity_bytes), 0.0 if ideal else pool.memory_reserve * tier.capacity_bytes,
@@ -112,6 +113,16 @@ def _activations(graph: OpGraph, pool: Pool, workload: Workload) -> float:
         widest = max(widest, rows * share * groups * wide)
     residual = max((op.dims["rows"].value(symbols) for op in graph.ops(lambda op: op.pool == pool.name and op.role == "norm")), default=0.0)
     return widest + 2 * residual * graph.model.hidden * graph.model.dtype.bytes
+
+
+def _staged(graph: OpGraph, pool: Pool, workload: Workload) -> float:
+    """Room for streamed weights: one layer's share, and the next one's as well when it is fetched ahead."""
+    symbols = graph.symbols(workload.symbols())
+    rooms: dict[str, float] = {}
+    for op in graph.ops(lambda op: op.name in graph.homes and op.pool == pool.name):
+        held = sum(stored.bytes(symbols) for stored in op.stored)
+        rooms[op.segment] = rooms.get(op.segment, 0.0) + held * (2 if op.note == "prefetch" else 1)
+    return max(rooms.values(), default=0.0)
 
 
 def misfits(rows: list[MemoryRow], cluster: Cluster) -> list[str]:

@@ -44,17 +44,18 @@ class Routing(Spec):
             low, high = (middle, high) if (1 - np.exp(-middle * weight)).sum() < topk else (low, middle)
         return np.asarray(1 - np.exp(-high * weight))
 
-    def bins(self, experts: int, topk: float, held: int, groups: int) -> Array:
+    def bins(self, experts: int, topk: float, held: int, groups: int, first: int = 0) -> Array:
         """(inclusion probability, number of experts) of the busiest of `groups` chips, shape (N_BINS, 2).
 
-        `held` of the model's `experts` are spread over the groups at random; a group that misses an expert is padded.
+        `held` of the model's `experts`, from `first` in a random order, are spread over the groups; a group that misses an
+        expert is padded.
         """
         found = np.zeros((N_BINS, 2))
         local = -(-held // groups)
         if self.kind == "uniform" or self.s == 0 or topk >= experts:
             found[0] = min(1.0, topk / experts), local
             return found
-        order = np.random.default_rng(self.seed).permutation(experts)[:held]
+        order = np.random.default_rng(self.seed).permutation(experts)[first : first + held]
         chosen = np.zeros(groups * local)
         chosen[:held] = self.inclusion(experts, topk)[order]
         shares = chosen.reshape(groups, local)

@@ -295,9 +295,11 @@ def _links(placed: Placed, time: float, parts: int) -> tuple[LinkRow, ...]:
             continue
         ends = tuple(op.way.split(">")) if op.kind in ("transfer", "load") else (op.pool, op.pool)
         times = placed.graph.segment(op.segment).count * op.repeats.value({}) * parts
+        if op.kind == "load":  # priced per receiving chip, shown in total
+            times *= placed.scenario.cluster.pool(ends[1]).count
         total = found.setdefault((ends[0], ends[1]), [0.0, 0.0])
         total[0] += float(priced[c.WIRE_BYTES]) * times
-        total[1] += float(priced[c.WIRE]) * times
+        total[1] += float(priced[c.WIRE]) * placed.graph.segment(op.segment).count * op.repeats.value({}) * parts
     return tuple(LinkRow(a, b, sent, busy, min(1.0, busy / time)) for (a, b), (sent, busy) in found.items())
 
 

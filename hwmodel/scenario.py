@@ -124,8 +124,6 @@ class Workload(Spec):
         prefills = filling / parts
         queries = 1.0 + (self.speculative.draft if self.speculative else 0)
         return {
-            "tokens": decodes * queries + prefills * self.new_tokens,
-            "outputs": decodes * queries + prefills,
             "decode_sequences": decodes,
             "decode_queries": queries,
             "decode_context": float(self.context),

@@ -16,7 +16,9 @@ from hwmodel.kernels.schedule import INPUT, PREVIOUS, exact
 from hwmodel.timing import Array, Ints, OpTable
 
 ROUNDS = 3
-"""Steps run one behind the other until the period is steady."""
+"""Steps run one behind the other until the period is steady, as a rule."""
+MANY_ROUNDS = 11
+"""Where it is not (it alternates, say), the mean period from ROUNDS to here."""
 
 
 Layers = tuple[Ints, Ints]
@@ -63,6 +65,13 @@ class Program:
         if rounds not in self._cuts:
             self._cuts[rounds] = _cut(self, rounds)
         return self._cuts[rounds]
+
+    @cached_property
+    def ends_whole(self) -> bool:
+        """Whether nothing of a step is left to do when its last op ends, and nothing of the next one starts before."""
+        read = np.diff(self.follow) > 0
+        read[self.tasks[1:] - 1] = True
+        return bool(read.all()) and PREVIOUS not in self.input
 
     def place(self, layer: int) -> int:
         """Index of a layer's first op among all of a micro-batch."""
@@ -235,9 +244,13 @@ def period(order: Program, durations: Array) -> float:
     1992, section 3.7): runs are cut to a few layers, their growth is measured, and the rest is a product. A run that is not
     yet periodic when cut is scheduled whole.
     """
-    if order.batches == 1:  # the next step waits for this one
+    if order.batches == 1 and order.ends_whole:  # the next step waits for this one
         return makespan(order, durations)
-    return _grown(order, durations, ROUNDS) - _grown(order, durations, ROUNDS - 1)
+    ends = [_grown(order, durations, rounds) for rounds in range(ROUNDS - 2, ROUNDS + 1)]
+    steady = abs(ends[2] - 2 * ends[1] + ends[0]) <= 1e-9 * ends[2]
+    if steady:
+        return ends[2] - ends[1]
+    return (_grown(order, durations, MANY_ROUNDS) - ends[2]) / (MANY_ROUNDS - ROUNDS)
 
 
 def _grown(order: Program, durations: Array, rounds: int) -> float:

@@ -35,6 +35,7 @@ class Group:
     coefficient: Array
     which: Ints
     power: Ints
+    each: Ints
     consts: Array
     where: Ints
     bins: Array
@@ -83,29 +84,31 @@ def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = Fal
         module = kinds()[kind]
         chosen = [ops[position] for position in positions]
         packed = [_pack_dims([op.dims[name] for name in module.DIMS], column) for op in chosen]
-        unit, coefficient, which, power = (np.array(part) for part in zip(*packed, strict=True))
+        unit, coefficient, which, power, each = (np.array(part) for part in zip(*packed, strict=True))
         consts = np.array([[op.consts[name] for name in module.CONSTS] for op in chosen], dtype=np.float64)
         where = np.array([_where(op, cluster, rows, warm, notes) for op in chosen], dtype=np.int64)
         bins = np.array([_bins(op, graph, routing) for op in chosen])
-        groups.append(Group(kind, np.array(positions), unit, coefficient, which, power, consts.reshape(len(chosen), -1), where, bins))
+        groups.append(Group(kind, np.array(positions), unit, coefficient, which, power, each, consts.reshape(len(chosen), -1), where, bins))
     return OpTable(ops, symbols, tuple(groups), rows, tuple(dict.fromkeys(notes)))
 
 
-def _pack_dims(dims: Sequence[Dim], column: Mapping[str, int]) -> tuple[Array, Array, Ints, Ints]:
+def _pack_dims(dims: Sequence[Dim], column: Mapping[str, int]) -> tuple[Array, Array, Ints, Ints, Ints]:
     unit = np.zeros((len(dims), TERMS))
     coefficient = np.zeros((len(dims), TERMS))
     which = np.full((len(dims), TERMS, FACTORS), -1, dtype=np.int64)
     power = np.zeros((len(dims), TERMS, FACTORS), dtype=np.int64)
+    each = np.zeros_like(power)
     for d, dim in enumerate(dims):
         if len(dim.terms) > TERMS:
             raise InternalError(f"a dimension of {len(dim.terms)} terms; {TERMS} are packed: {dim}")
         for t, term in enumerate(dim.terms):
             unit[d, t], coefficient[d, t] = term.unit, term.count
-            if len(term.powers) > FACTORS:
-                raise InternalError(f"a term of {len(term.powers)} symbols; {FACTORS} are packed: {dim}")
-            for f, (name, exponent) in enumerate(term.powers):
-                which[d, t, f], power[d, t, f] = column[name], exponent
-    return unit, coefficient, which, power
+            factors = [(*pair, 0) for pair in term.powers] + [(*pair, 1) for pair in term.each]
+            if len(factors) > FACTORS:
+                raise InternalError(f"a term of {len(factors)} symbols; {FACTORS} are packed: {dim}")
+            for f, (name, exponent, outside) in enumerate(factors):
+                which[d, t, f], power[d, t, f], each[d, t, f] = column[name], exponent, outside
+    return unit, coefficient, which, power, each
 
 
 def device_rows(graph: OpGraph, cluster: Cluster) -> tuple[str, ...]:
@@ -152,7 +155,7 @@ def _bins(op: Op, graph: OpGraph, routing: Routing) -> Array:
     if op.experts is None:
         return np.zeros((c.N_BINS, 2))
     groups = graph.degrees.get(f"{op.pool}.ep", 1)
-    return routing.bins(op.experts.total, op.experts.topk, op.experts.held, groups)
+    return routing.bins(op.experts.total, op.experts.topk, op.experts.held, groups, op.experts.first)
 
 
 def device_array(table: OpTable, cluster: Cluster, *, ideal: bool = False) -> Array:
@@ -255,7 +258,7 @@ def price(table: OpTable, symbols: Array, device: Array) -> Array:
     for group in table.groups:
         module = kinds()[group.kind]
         dims = np.empty((len(symbols), len(group.rows), len(module.DIMS)))
-        resolve(symbols, group.unit, group.coefficient, group.which, group.power, dims)
+        resolve(symbols, group.unit, group.coefficient, group.which, group.power, group.each, dims)
         part = np.zeros((len(symbols), len(group.rows), c.N_OUT))
         module.price(dims, group.consts, group.where, group.bins, device, part)
         out[:, group.rows] = part

@@ -114,11 +114,14 @@ def test_resolve_compiled_equals_interpreted_and_rounds_the_share_up() -> None:
     which = np.full((1, 1, resolving.TERMS, resolving.FACTORS), -1)
     power = np.zeros_like(which)
     which[0, 0, 0, 0], power[0, 0, 0, 0] = 1, -1
+    which[0, 0, 0, 1], power[0, 0, 0, 1] = 0, 1
+    each = np.zeros_like(which)
+    each[0, 0, 0, 1] = 1
     found, plain = np.zeros((2, 1, 1)), np.zeros((2, 1, 1))
-    resolving.resolve(symbols, unit, count, which, power, found)
-    resolving.resolve.py_func(symbols, unit, count, which, power, plain)
-    # 8 heads of 128 over 3 and 16 chips: 3 heads, and 1
-    assert found[:, 0, 0].tolist() == plain[:, 0, 0].tolist() == [3 * 128, 128]
+    resolving.resolve(symbols, unit, count, which, power, each, found)
+    resolving.resolve.py_func(symbols, unit, count, which, power, each, plain)
+    # 8 sequences of 128 x 64 and 128 x 1 over 3 and 16 chips: 3 of them, and 1
+    assert found[:, 0, 0].tolist() == plain[:, 0, 0].tolist() == [3 * 128 * 64, 128]
 
 
 # --- tiles and waves ------------------------------------------------------------------------------------------------

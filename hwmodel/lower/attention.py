@@ -70,6 +70,11 @@ class Attention(Block):
         """Query heads per key-value head."""
         return self.heads // self.kv_heads
 
+    @property
+    def label(self) -> str:
+        """With the window, if any."""
+        return f"attention[{self.window}]" if self.window else self.kind
+
     def weights(self, hidden: int) -> tuple[Weight, ...]:
         """Projections, their biases, norms and sinks."""
         found = [*self._queries(hidden)]

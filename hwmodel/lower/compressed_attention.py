@@ -57,6 +57,11 @@ class CompressedAttention(Block):
         """Whether pooled entries are picked by an indexer."""
         return self.ratio > 0 and self.index_heads > 0
 
+    @property
+    def label(self) -> str:
+        """With the ratio of the pools."""
+        return f"{self.kind}[{self.ratio}]"
+
     def weights(self, hidden: int) -> tuple[Weight, ...]:
         """Projections, norms, sinks, compressor and indexer."""
         wide = self.heads * self.head_dim

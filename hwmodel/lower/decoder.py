@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hwmodel.graph import Op, OpGraph, Segment, Stored, size, symbol
-from hwmodel.lower.lowering import Lowering
+from hwmodel.graph import Dim, Op, OpGraph, Segment, Stored, size, symbol
+from hwmodel.lower.lowering import Lowering, step_tokens
 from hwmodel.model.architecture import Layer, Model
 from hwmodel.model.block import Weight
 from hwmodel.model.dtypes import Format
@@ -55,12 +55,12 @@ def lower(model: Model, phase: str, formats: Formats, drafts: int = 0) -> OpGrap
             raise InputError(f"model {model.name} has no multi-token-prediction module to draft with")
         segments.append(Segment("draft", drafts, model.mtp.layers[0].kind))
     graph = OpGraph(model, tuple(segments), tuple(1 + index for index in model.sequence))
-    at = _embed(graph, model, formats)
+    at = _embed(graph, model, phases, formats)
     for index in order:
         kind = index - 1
         at = _layer(graph, segments[index].name, model.kinds[kind], at, phases, model,
                     lambda weight, kind=kind: model.format_of(kind, weight, formats.weights), formats)  # type: ignore[misc] # fmt: skip
-    at = _head(graph, "head", model, at, formats, symbol("outputs", "tokens"), stored=True)
+    at = _head(graph, "head", model, at, formats, step_tokens(phases, outputs=True), stored=True)
     if drafts and model.mtp is not None:
         _draft(graph, model, at, formats)
     return graph
@@ -76,9 +76,9 @@ def _into(
     )  # fmt: skip
 
 
-def _embed(graph: OpGraph, model: Model, formats: Formats) -> str:
+def _embed(graph: OpGraph, model: Model, phases: tuple[str, ...], formats: Formats) -> str:
     """Rows of the tables, gathered by token."""
-    into = _into(graph, "embedding", "embedding", model, None, (), model.embeddings,
+    into = _into(graph, "embedding", "embedding", model, None, phases, model.embeddings,
                  lambda weight: model.format_of_edge(weight, formats.weights), formats)  # fmt: skip
     tables = tuple(_vocabulary(stored, model) for stored in into.keep(into.rest()))
     return into.stream("gather", size(model.hidden), moved=2, flops=0, stored=tables, role="embedding")
@@ -127,17 +127,17 @@ def _all_taken(graph: OpGraph, into: Lowering) -> None:
         raise InternalError(f"{into.segment}: weights that no op uses: {', '.join(into.rest())}")
 
 
-def _head(graph: OpGraph, segment: str, model: Model, at: str, formats: Formats, rows: object, *, stored: bool) -> str:
+def _head(graph: OpGraph, segment: str, model: Model, at: str, formats: Formats, rows: Dim, *, stored: bool) -> str:
     """Final norm, output matrix over the vocabulary, sampling; on the tokens that are sampled only."""
     matrix = next((weight for weight in model.head if weight.matrix or weight.columns > 1), None)
     table = matrix or next(weight for weight in model.embeddings if weight.rows == model.vocab)
     around = [weight for weight in (*model.final, *model.head) if weight is not matrix] if stored else []
     into = _into(graph, segment, "head", model, at, (), [*around, table],
                  lambda weight: model.format_of_edge(weight, formats.weights), formats)  # fmt: skip
-    into.tokens = rows  # type: ignore[assignment]
+    into.tokens = rows
     into.norm("norm", model.hidden, [weight.module for weight in around], role="norm")
     name = into.linear("logits", [table.module], columns=("vocab", float(model.vocab)), role="head",
-                       out=rows.scaled(model.vocab))  # type: ignore[attr-defined] # fmt: skip
+                       out=rows.scaled(model.vocab))  # fmt: skip
     if model.tied or not stored:  # the table is stored with the embedding (or the main head); this op reads it
         op = graph.op(name)
         graph.put(op.without_stored())

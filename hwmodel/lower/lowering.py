@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from hwmodel.graph import Dim, Kept, Op, OpGraph, Stored, size, symbol
+from hwmodel.graph import Dim, Kept, Op, OpGraph, Stored, per_sequence, size, symbol
 from hwmodel.kernels import kinds
 from hwmodel.model.block import Cache, Weight
 from hwmodel.model.dtypes import Format
@@ -44,8 +44,8 @@ class Lowering:
         self.graph, self.segment, self.part, self.hidden = graph, segment, part, hidden
         self.at, self.phases, self.activations, self.kv = at, phases, activations, kv
         self.attention = attention or activations
-        self._source = "decode_sequences" if drafting else "tokens"
-        self.tokens = symbol(self._source, "tokens")
+        self.tokens = step_tokens(phases) if not drafting else symbol("decode_sequences", "tokens")
+        self._drafting = drafting
         self.queries = size(1) if drafting else symbol("decode_queries")
         self._weights = {weight.module: weight for weight in weights}
         self._format_of = format_of
@@ -70,19 +70,18 @@ class Lowering:
 
     def flow(self, width: float) -> Dim:
         """Elements of a tensor of all tokens x width."""
-        return symbol(self._source, "tokens", width)
+        return self.tokens.scaled(width)
 
     @property
     def decoding(self) -> Dim:
         """New tokens of the decoding sequences."""
-        term = symbol("decode_sequences", "tokens").terms[0]
-        return self.tokens if self._source != "tokens" else Dim((term.times("decode_queries", 1),))
+        return self.tokens if self._drafting else per_sequence("decode_sequences", "decode_queries")
 
     @property
     def attended(self) -> Dim:
         """Tokens a prefill attends to, cached ones included."""
-        term = symbol("prefill_sequences", "tokens").terms[0]
-        return Dim((term.times("prefill_new", 1), term.times("prefill_cached", 1)))
+        new, cached = (per_sequence("prefill_sequences", each, positions=True) for each in ("prefill_new", "prefill_cached"))
+        return new + cached
 
     def linear(
         self,
@@ -139,7 +138,7 @@ class Lowering:
         return self.op(
             name, "experts",
             {
-                "tokens": symbol(self._source, "routed"), "experts": copies,
+                "tokens": self.tokens.on("tokens", "routed"), "experts": copies,
                 "n": size(n, *(columns or ("",))), "k": size(weights[0].columns, *(inner or ("",))),
             },
             consts=self._gemm_consts(width), compute=self._format_of(weights[0]).compute, role="experts",
@@ -177,12 +176,16 @@ class Lowering:
         softmax: float = 1,
         phases: tuple[str, ...] | None = None,
         inputs: Sequence[str] | None = None,
+        kv: Format | None = None,
         **fields: Any,
     ) -> list[str]:
-        """Attention cores, one op per phase of the step. Widths are elements per head; see the kernels' CONSTS."""
+        """Attention cores, one op per phase of the step. Widths are elements per head; see the kernels' CONSTS.
+
+        kv : format in which keys and values are read; that of the cache when None
+        """
         before = ([self.at] if self.at else []) if inputs is None else list(inputs)
         consts = {
-            "key_width": key, "value_width": value, "read_width": read, "kv_bytes": self.kv.bytes,
+            "key_width": key, "value_width": value, "read_width": read, "kv_bytes": (kv or self.kv).bytes,
             "activation_bytes": self.activations.bytes, "window": window, "ratio": ratio, "topk": topk, "softmax": softmax,
         }  # fmt: skip
         common = {"heads": size(heads[1], *heads), "kv_heads": size(kv_heads[1], *kv_heads), "shards": size(1)}
@@ -263,6 +266,16 @@ class Lowering:
 
     def _gemm_consts(self, weight_bytes: float) -> dict[str, float]:
         return {"weight_bytes": weight_bytes, "input_bytes": self.activations.bytes, "output_bytes": self.activations.bytes}
+
+
+def step_tokens(phases: Sequence[str], outputs: bool = False) -> Dim:
+    """New tokens of a step, by phase; of those whose logits are computed (`outputs`), one per prefilling sequence."""
+    found = Dim(())
+    if "decode" in phases:
+        found += per_sequence("decode_sequences", "decode_queries")
+    if "prefill" in phases:
+        found += symbol("prefill_sequences", "tokens") if outputs else per_sequence("prefill_sequences", "prefill_new", positions=True)
+    return found
 
 
 def _joined(left: Dim, right: Dim) -> Dim:

@@ -145,7 +145,7 @@ class Mla(Block):
                      rows=into.attended, stored=stored)  # fmt: skip
         return into.attend("attention", heads=heads, kv_heads=heads, key=self.qk_dim, value=self.v_head_dim,
                            read=self.qk_dim + self.v_head_dim, kept=kept, topk=topk, phases=("prefill",),
-                           note="expanded")[0]  # fmt: skip
+                           kv=into.activations, note="expanded")[0]  # fmt: skip
 
     def _queries(self, hidden: int) -> list[Weight]:
         width = self.heads * self.qk_dim

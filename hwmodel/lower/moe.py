@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import model_validator
 
-from hwmodel.graph import Dim, Experts, Term, size
+from hwmodel.graph import Experts, size
 from hwmodel.lower.ffn import ffn_weights, lower_ffn
 from hwmodel.model.block import Block, Count, Size, Weight, module
 
@@ -101,7 +101,7 @@ class Moe(Block):
         axis = ("ffn", float(self.expert_inter))
         ends = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
         chosen = Experts(self.experts, self.topk)
-        pairs = Dim((Term(1.0, float(self.topk), into.tokens.terms[0].powers, ("routed", "experts")),))
+        pairs = into.tokens.on("tokens", "routed").pieces(float(self.topk), "experts")
         width = self.hidden_in(into)
         into.experts("experts_up", [module(name, end) for end in ends], columns=axis, inner=None, experts=chosen)
         into.stream("experts_act", size(self.expert_inter, *axis), rows=pairs, moved=3 if self.gated else 2, flops=5, role="experts")

@@ -30,7 +30,7 @@ class Layer:
     @property
     def kind(self) -> str:
         """Short name for reports: ``mla+moe``."""
-        return "+".join(block.kind for block in (self.attention, self.ffn) if block is not None)
+        return "+".join(block.label for block in (self.attention, self.ffn) if block is not None)
 
 
 @dataclass(frozen=True)

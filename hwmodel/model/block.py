@@ -88,6 +88,11 @@ class Block(Spec):
             raise InternalError(f"block class {cls.__name__} needs a kind")
         Block.kinds[cls.kind] = cls
 
+    @property
+    def label(self) -> str:
+        """Short name in reports; tells variants of a kind apart."""
+        return self.kind
+
     def weights(self, hidden: int) -> tuple[Weight, ...]:
         """Every stored tensor of the block, for a residual stream of width `hidden`."""
         raise NotImplementedError

@@ -42,7 +42,7 @@ class Context(Strategy):
                 graph.put(_split(op, cp))
                 self._merge(graph, op, cp, pool, link)
             elif prefill_only and op.kind != "scan":
-                graph.put(op.shard(("tokens", "routed"), cp))
+                graph.put(op.shard(("positions",), cp))
             elif cp not in op.copies:
                 graph.put(replace(op, copies=(*op.copies, cp)))
 
@@ -59,8 +59,7 @@ class Context(Strategy):
 
 def _new_tokens(op: Op) -> Dim:
     """Tokens that one data-parallel group prefills."""
-    term = op.dims["sequences"].terms[0]
-    return Dim((term.times("prefill_new", 1),))
+    return Dim(tuple(term.times_each("prefill_new", 1) for term in op.dims["sequences"].terms))
 
 
 def _split(op: Op, cp: str) -> Op:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import field_validator
 
-from hwmodel.graph import Dim, OpGraph
+from hwmodel.graph import OpGraph
 from hwmodel.hardware import Cluster
 from hwmodel.model.block import Size
 from hwmodel.model.dtypes import fmt
-from hwmodel.partition.strategy import Strategy, block_ends, check_blocks, collective, degree, on, per_chip, scale_up
+from hwmodel.partition.strategy import (
+    Strategy,
+    block_ends,
+    check_blocks,
+    check_divides,
+    collective,
+    degree,
+    on,
+    per_chip,
+    scale_up,
+)
 from hwmodel.spec.errors import InputError
 
 
@@ -60,7 +69,9 @@ class Expert(Strategy):
             graph.reasons.append(f"pool {pool}: nothing to split by expert: no routed experts are placed on it")
             return
         for op in experts:
-            check_blocks(graph, pool, op, self.tensor)
+            check_blocks(graph, cluster.pool(pool), op, self.tensor)
+            for term in (term for dim in op.dims.values() for term in dim.terms if "ffn" in term.axes and op.kind == "experts"):
+                check_divides(graph, cluster.pool(pool), "columns of the expert width", term.count, self.tensor)
         held = experts[0].experts.held if experts[0].experts else 0
         if held and self.degree > held:
             graph.reasons.append(f"pool {pool}: {self.degree} groups for {held} experts; use at most {held}, and tensor: for the rest")
@@ -96,8 +107,8 @@ class Expert(Strategy):
         op, back = graph.op(first), graph.op(last)
         topk = op.experts.topk if op.experts else 1.0
         width = op.dims["k"].exact({})
-        routed = (replace(term, count=term.count * topk) for term in op.dims["tokens"].by(f"{pool}.ep").terms)
-        pairs = Dim(tuple(routed)).scaled(width)  # token-expert pairs, not tokens, are whole
+        # token-expert pairs, not tokens, are whole
+        pairs = op.dims["tokens"].pieces(topk).by(f"{pool}.ep").scaled(width)
         group = degree(f"{pool}.etp")
         before = next(iter(graph.nx.predecessors(first)))
         share = collective(f"{op.segment}.share", "all_gather", pairs, group, op.consts["input_bytes"], op, link,
@@ -110,10 +121,10 @@ class Expert(Strategy):
         """Dispatch before the first expert op and combine behind the last; each token goes once to each group it needs."""
         op = graph.op(first)
         topk = op.experts.topk if op.experts else 1.0
-        groups = self.degree * (1 - (1 - 1 / self.degree) ** topk) * self.tensor
+        groups = reached(op.experts.held, self.degree, topk) * self.tensor if op.experts else 1.0
         hidden = op.dims["k"].exact({}) if not op.dims["k"].symbols else graph.model.hidden
         # the chips of one data group of experts share its tokens
-        tokens = per_chip(op.dims["tokens"], [f"{pool}.ep", f"{pool}.etp"]).scaled(hidden * groups)
+        tokens = per_chip(op.dims["tokens"].pieces(), [f"{pool}.ep", f"{pool}.etp"]).scaled(hidden * groups)
         chips = degree(f"{pool}.ep").by(f"{pool}.etp", 1)
         before = next(iter(graph.nx.predecessors(first)))
         width = fmt(self.dispatch).bytes if self.dispatch else op.consts["input_bytes"]
@@ -123,3 +134,11 @@ class Expert(Strategy):
         back = graph.op(last)
         ret = collective(f"{op.segment}.collect", "all_to_all", tokens, chips, back.consts["output_bytes"], back, link, out=back.out)
         graph.insert_after(last, ret)
+
+
+def reached(experts: int, groups: int, topk: float) -> float:
+    """Expected groups that hold one of the `topk` different experts of a token: groups (1 - product of (E - E/G - i)/(E - i))."""
+    missed = 1.0
+    for i in range(round(topk)):
+        missed *= max(0.0, experts - experts / groups - i) / (experts - i)
+    return groups * (1 - missed)

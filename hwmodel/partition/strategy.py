@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from hwmodel.graph import Dim, Op, OpGraph, Term
-from hwmodel.hardware import Cluster
+from hwmodel.hardware import Cluster, Pool
 from hwmodel.kernels.collective import OPERATIONS
 from hwmodel.spec.schema import Spec
 
@@ -132,26 +132,31 @@ def move(graph: OpGraph, cluster: Cluster, where: Callable[[Op], bool], pool: st
             graph.insert_after(end.name, _transfer(cluster, name, end, start.pool, end.out.scaled(copies), end.out_bytes))
 
 
-def check_divides(graph: OpGraph, pool: str, what: str, pieces: float, by: int, remedy: str) -> None:
-    """Note as a reason that `by` does not divide `pieces`, once."""
+def check_divides(graph: OpGraph, pool: Pool, what: str, pieces: float, by: int, remedy: str = "") -> None:
+    """Say that `by` does not divide `pieces`, once."""
     if by > 1 and pieces % by:
         fits = [str(n) for n in range(1, 65) if pieces % n == 0][:8]
-        reason = f"pool {pool}: {by} does not divide {pieces:g} {what}; {remedy or 'use ' + ', '.join(fits)}"
-        if reason not in graph.reasons:
-            graph.reasons.append(reason)
+        _say(graph, pool, f"{by} does not divide {pieces:g} {what}; {remedy or 'use ' + ', '.join(fits)}")
 
 
-def check_blocks(graph: OpGraph, pool: str, op: Op, by: int) -> None:
-    """A quantisation block may not be cut: the split width must be a multiple of it (128 x 128 fp8)."""
+def check_blocks(graph: OpGraph, pool: Pool, op: Op, by: int) -> None:
+    """Say that a split cuts quantisation blocks: the width of a share must be a multiple of the block (128 x 128 fp8)."""
     for stored in op.stored:
         for term in stored.elements.terms:
             if stored.block and "ffn" in term.axes and by > 1 and term.count % by == 0 and (term.count / by) % stored.block:
                 fits = [n for n in range(1, 65) if term.count % n == 0 and (term.count / n) % stored.block == 0]
-                reason = (
-                    f"pool {pool}: width {term.count:g} / {by} = {term.count / by:g} is not a multiple of the {stored.block} x "
-                    f"{stored.block} quantisation block of {stored.module}; split it by {', '.join(map(str, fits))}"
-                    + (", or split by expert instead" if op.role == "experts" else "")
+                text = (
+                    f"width {term.count:g} / {by} = {term.count / by:g} is not a multiple of the {stored.block} x {stored.block} "
+                    f"quantisation block of {stored.module}; split it by {', '.join(map(str, fits))}"
                 )
-                if reason not in graph.reasons:
-                    graph.reasons.append(reason)
+                _say(graph, pool, text + (", or split by expert instead" if op.role == "experts" else ""))
                 return
+
+
+def _say(graph: OpGraph, pool: Pool, text: str) -> None:
+    """A reason why the plan cannot run, or a note where a compiler lays out the weights and pads the shares."""
+    compiled = pool.chip.execution.compiled
+    found = graph.notes if compiled else graph.reasons
+    full = f"pool {pool.name}: {text}" + ("; the compiler pads the shares" if compiled else "")
+    if full not in found:
+        found.append(full)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hwmodel.graph import Op, OpGraph
-from hwmodel.hardware import Cluster
+from hwmodel.hardware import Cluster, Pool
 from hwmodel.model.block import Size
 from hwmodel.partition.strategy import (
     Strategy,
@@ -47,7 +47,7 @@ class Tensor(Strategy):
             return
         pool = self.pool or cluster.pools[0].name
         tp = f"{pool}.tp"
-        self._check(graph, pool)
+        self._check(graph, cluster.pool(pool))
         # experts that are split by expert keep their own tensor degree (etp)
         mine = lambda op: on(pool)(op) and not (op.role == "experts" and graph.degrees[f"{pool}.ep"] > 1)  # noqa: E731
         graph.each(mine, lambda op: op.shard(_AXES, tp))
@@ -70,19 +70,19 @@ class Tensor(Strategy):
                                       op, link, out=op.out)  # fmt: skip
                 graph.insert_after(op.name, gathered)
 
-    def _check(self, graph: OpGraph, pool: str) -> None:
-        for op in graph.ops(on(pool)):
-            if op.role == "experts" and graph.degrees[f"{pool}.ep"] > 1:
+    def _check(self, graph: OpGraph, pool: Pool) -> None:
+        for op in graph.ops(on(pool.name)):
+            if op.role == "experts" and graph.degrees[f"{pool.name}.ep"] > 1:
                 continue
             for axis, what in _NAMES.items():
                 for dim in op.dims.values():
                     for term in dim.terms:
                         if axis in term.axes and op.kind != "stream":
-                            check_divides(graph, pool, what, term.count, self.degree, "")
+                            check_divides(graph, pool, what, term.count, self.degree)
             check_blocks(graph, pool, op, self.degree)
             self._check_kv(graph, pool, op)
 
-    def _check_kv(self, graph: OpGraph, pool: str, op: Op) -> None:
+    def _check_kv(self, graph: OpGraph, pool: Pool, op: Op) -> None:
         if op.kept is None:
             return
         for term in (*op.kept.token_elements.terms, *op.kept.window_elements.terms):
@@ -90,9 +90,9 @@ class Tensor(Strategy):
                 continue
             if term.count < self.degree:
                 copies = self.degree / term.count
-                note = f"pool {pool}: {term.count:g} KV heads over {self.degree} chips: each head is kept {copies:g} times"
+                note = f"pool {pool.name}: {term.count:g} KV heads over {self.degree} chips: each head is kept {copies:g} times"
                 if note not in graph.notes:
                     graph.notes.append(note)
                 check_divides(graph, pool, f"chips ({term.count:g} KV heads)", self.degree, int(term.count), "use a multiple of it")
             else:
-                check_divides(graph, pool, "KV heads", term.count, self.degree, "")
+                check_divides(graph, pool, "KV heads", term.count, self.degree)

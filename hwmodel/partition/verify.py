@@ -60,8 +60,9 @@ def _divided(op: Op, graph: OpGraph, who: str) -> None:
     sizes = [*op.dims.values(), *(s.elements for s in op.stored), *(s.copies for s in op.stored)]
     for number, dim in enumerate(sizes):
         for term in dim.terms:
-            shards = {d for axis, d in op.shards if axis in term.axes and (number < len(op.dims) or axis not in TOKEN_AXES)}
-            found = {name: power for name, power in term.powers if name in graph.degrees}
+            own = (*term.axes, *term.each_axes)
+            shards = {d for axis, d in op.shards if axis in own and (number < len(op.dims) or axis not in TOKEN_AXES)}
+            found = {name: power for name, power in (*term.powers, *term.each) if name in graph.degrees}
             splits = {name for name, power in found.items() if power == 1 and ("context", name) in op.shards}
             if {name for name in found if name not in splits} != shards or any(found[name] != -1 for name in shards):
                 raise InternalError(f"{who}: {op.name}: {dim} is divided by {found}, declared are {sorted(shards)}")
