@@ -10,6 +10,10 @@ from hwmodel.spec.yamlfile import Document, Path_
 MAX_LAYERS = 2_000
 MAX_WIDTH = 10_000_000
 MAX_VOCAB = 100_000_000
+MAX_EXPERTS = 100_000
+MAX_KINDS = 400
+"""Different layers, each lowered and placed on its own."""
+_MOST = 100
 _REQUIRED: Any = object()
 _USUAL = ("intermediate_size", "num_experts")
 """Of keys with many names, the ones to ask for."""
@@ -57,8 +61,9 @@ class Config:
         return self.find(name)[0]
 
     def problem(self, path: Path_, message: str) -> None:
-        """Note a mistake."""
-        self.problems.append(self.document.problem(path, message))
+        """Note a mistake; the first hundred are kept."""
+        if len(self.problems) < _MOST:
+            self.problems.append(self.document.problem(path, message))
 
     def warn(self, message: str) -> None:
         """Note something the reader of the counts should know."""

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from hwmodel.model.architecture import Layer, Model, Quantization, Rule
 from hwmodel.model.block import Block, Count, Size, Weight, block_kinds
-from hwmodel.model.config import MAX_LAYERS, MAX_VOCAB
+from hwmodel.model.config import MAX_EXPERTS, MAX_LAYERS, MAX_VOCAB
 from hwmodel.model.dtypes import Format, fmt
 from hwmodel.model.huggingface import distinct
 from hwmodel.spec.errors import InputError, Problem, did_you_mean
-from hwmodel.spec.schema import Spec, build
+from hwmodel.spec.schema import Spec, build, shown
 from hwmodel.spec.yamlfile import Document, Path_
 
 
@@ -124,6 +124,10 @@ def _block(
     if not isinstance(kind, str) or kind not in known:
         missing = "missing key 'kind'" if kind is None else f"unknown {part} kind {str(kind)[:40]!r}"
         problems.append(document.problem((*at, "kind"), missing + did_you_mean(kind, known)))
+        return None
+    if isinstance(raw.get("experts"), int) and raw["experts"] > MAX_EXPERTS:
+        message = f"must be at most {MAX_EXPERTS:,}, got {shown(raw['experts'])}"
+        problems.append(document.problem((*at, "experts"), message))
         return None
     try:
         return build(known[kind], document, {key: value for key, value in raw.items() if key != "kind"}, at)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hwmodel.model import hf_layers as layers
 from hwmodel.model.block import Block, make_block
-from hwmodel.model.config import MAX_WIDTH, Config
+from hwmodel.model.config import MAX_EXPERTS, MAX_WIDTH, Config
 from hwmodel.model.families import Family
 
 Blocks = list[Block | None]
@@ -78,7 +78,7 @@ def _dense_layers(config: Config, family: Family, hidden: int, count: int) -> Bl
 
 
 def _moe(config: Config, family: Family, hidden: int, hashed: bool) -> Block:
-    experts = config.number(*EXPERTS)
+    experts = config.number(*EXPERTS, high=MAX_EXPERTS)
     topk = config.number(*TOPK)
     if topk > experts:
         config.problem(config.find(*TOPK)[0], f"{topk} experts per token are more than the {experts} experts")

@@ -9,7 +9,7 @@ from typing import Any
 from hwmodel.model.architecture import Quantization, Rule
 from hwmodel.model.config import Config
 from hwmodel.model.dtypes import FORMATS, Format
-from hwmodel.spec.errors import InputError, did_you_mean
+from hwmodel.spec.errors import InputError, did_you_mean, shortened
 from hwmodel.spec.yamlfile import Document, Path_
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "bf16": "bf16", "fp16": "fp16",
@@ -144,7 +144,7 @@ def _from_groups(
         if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
             raise InputError(document.problem((*at, "targets"), "expected a list of module names"))
         named = [target for target in targets if target != "Linear"]
-        rules += [Rule(_pattern(target), found, _layer(target)) for target in named]
+        rules += [Rule(_pattern(document, (*at, "targets"), target), found, _layer(target)) for target in named]
         default = found if "Linear" in targets else default
     return Quantization(default, tuple(rules), wide, default.name)
 
@@ -185,7 +185,8 @@ def _from_modelopt(
         for name, entry in layers.items():
             algorithm = entry.get("quant_algo") if isinstance(entry, dict) else None
             found = _algorithm(document, (*place, "quantized_layers", str(name)), algorithm)
-            rules.append(Rule(_pattern(str(name)), found, _layer(str(name))))
+            pattern = _pattern(document, (*place, "quantized_layers", str(name)), str(name))
+            rules.append(Rule(pattern, found, _layer(str(name))))
         if base is None:
             return Quantization(wide, tuple(rules), wide, "mixed")
         return replace(base, rules=(*rules, *base.rules), name="mixed")
@@ -219,25 +220,40 @@ def _ignore_rules(document: Document, place: Path_, raw: dict[str, Any]) -> tupl
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise InputError(document.problem((*place, key), "expected a list of module names"))
         for name in names:
-            by_layer.setdefault(_layer(name), []).append(_pattern(name))
+            by_layer.setdefault(_layer(name), []).append(_pattern(document, (*place, key), name))
     return tuple(Rule("|".join(dict.fromkeys(parts)), None, layer) for layer, parts in by_layer.items())
 
 
 _OUTER = re.compile(r"(?:(?:model|language_model|backbone|transformer)\.)+(?=\w)")
 
 
-def _pattern(name: str) -> str:
-    """A module name, glob or ``re:`` pattern as a regular expression on full names, whatever they start with."""
+_WILDCARDS, _LONGEST = 4, 300
+_REPEATED = re.compile(r"(?<!\\)\)[*+{]|(?<!\\)[*+?}][*+{]")
+"""A group (or a repetition) that is repeated: ``(a+)+`` takes time that doubles with every character."""
+_UNREAD = re.compile(r"\(\?(?![:=!])|\\[1-9]")
+"""Names, flags and references, which have no meaning among other patterns."""
+
+
+def _pattern(document: Document, at: Path_, name: str) -> str:
+    """A module name, glob or ``re:`` pattern as a regular expression on full names, whatever they start with.
+
+    Patterns come from files of others: those that a match could spend hours on are refused.
+    """
+    text = name.removeprefix("re:").removeprefix("^").removeprefix(".*")
+    wild = len(re.findall(r"(?<![\\(])[*+?{]" if name.startswith("re:") else r"[*?]+", text))
+    slow = name.startswith("re:") and (_REPEATED.search(text) or _UNREAD.search(text))
+    if slow or wild > _WILDCARDS or len(name) > _LONGEST:
+        message = f"pattern '{shortened(name)}' is too complex; at most {_WILDCARDS} wildcards, none of them of a group"
+        raise InputError(document.problem(at, message))
     if name.startswith("re:"):
-        text = name[3:].removeprefix("^")
         try:
-            re.compile(text)
-        except re.error:
+            re.compile(f"(?:{text})")
+        except (re.error, RecursionError, OverflowError):
             return re.escape(text)
         return f"(?:{text})"
     inner = _OUTER.sub("", name, count=1) if _OUTER.match(name) else name
     if "*" in inner or "?" in inner:
-        body = re.escape(inner).replace(r"\*", ".*").replace(r"\?", ".")
+        body = re.sub(r"(?:\.\*)+", ".*", re.escape(inner).replace(r"\*", ".*")).replace(r"\?", ".")
         return rf"(?:(?:^|\.){body}$)"
     return rf"(?:(?:^|\.){re.escape(inner)}(?:\.|$))"
 

@@ -14,14 +14,14 @@ from pydantic import ValidationError
 from hwmodel.model import hf_around
 from hwmodel.model.architecture import Layer, Model, Quantization
 from hwmodel.model.block import Weight
-from hwmodel.model.config import MAX_LAYERS, MAX_VOCAB, Config
+from hwmodel.model.config import MAX_KINDS, MAX_LAYERS, MAX_VOCAB, Config
 from hwmodel.model.families import Family, family_of
 from hwmodel.model.harmless import HARMLESS, HARMLESS_ENDINGS
 from hwmodel.model.hf_attention import mixer_blocks
 from hwmodel.model.hf_ffn import EXPERTS, TOPK, ffn_blocks
 from hwmodel.model.hf_quantization import activation_dtype, quantization
 from hwmodel.model.hf_vision import vision_params
-from hwmodel.spec.errors import InputError
+from hwmodel.spec.errors import InputError, shortened
 from hwmodel.spec.yamlfile import Document
 
 _STRUCTURAL = re.compile(
@@ -29,6 +29,8 @@ _STRUCTURAL = re.compile(
 )
 """Keys that say there are layers of another kind; unread, they are an error rather than a warning."""
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
+_MOST = 50
+"""Keys that were not understood, of which each is named."""
 _PREFIXES = {"mixer": "backbone.layers", "attn": "layers"}
 
 
@@ -115,6 +117,8 @@ def distinct(layers: list[Layer], stored: Quantization, prefix: str) -> tuple[tu
             kinds[key] = len(members)
             members.append(layer)
         sequence.append(kinds[key])
+    if len(members) > MAX_KINDS:
+        raise InputError(f"{len(members):,} layers are all different; models of up to {MAX_KINDS} kinds of layers are read")
     return tuple(members), tuple(sequence)
 
 
@@ -126,10 +130,15 @@ def _modules(layer: Layer) -> list[Weight]:
 def _name_unread(config: Config) -> None:
     """Warn of keys that were not understood; those that speak of unknown layer kinds are errors."""
     config.ignore("title", "source", "quantization_config", *EXPERTS, *TOPK)
+    told = 0
     for path, key in config.unread():
         if key in HARMLESS or key.endswith(HARMLESS_ENDINGS) or not config.has(key):
             continue
         if _STRUCTURAL.match(key) and config.find(key)[1] not in (False, [], {}, ""):
-            config.problem(path, f"key '{key}' describes layers of a kind that is not known")
+            config.problem(path, f"key '{shortened(key)}' describes layers of a kind that is not known")
             continue
-        config.warn(f"key '{key[:60]}' is not understood and was not used{config.nearest(key)}")
+        told += 1
+        if told <= _MOST:
+            config.warn(f"key '{shortened(key)}' is not understood and was not used{config.nearest(key)}")
+    if told > _MOST:
+        config.warn(f"{told - _MOST:,} more keys are not understood and were not used")

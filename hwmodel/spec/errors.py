@@ -42,6 +42,8 @@ def shortened(text: str, width: int = 60) -> str:
 
 def _window(line: str, column: int, width: int = 110) -> tuple[str, int]:
     """Cut a long source line to the part around `column`."""
+    far = max(0, column - 2 * width)  # lines of a megabyte are cut before anything else
+    line, column = line[far : far + 4 * width], column - far
     line = "".join(ch if ch.isprintable() else " " for ch in line)
     if len(line) <= width:
         return line, column
