@@ -22,7 +22,7 @@ _HOMES = {
     "load_scenario": "hwmodel.scenario",
     "from_options": "hwmodel.scenario",
     "run": "hwmodel.run",
-    "Result": "hwmodel.run",
+    "Result": "hwmodel.result",
     "fit": "hwmodel.fit",
     "operation": "hwmodel.operation",
     "claims": "hwmodel.claims",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hwmodel.hardware import load_chip as load_chip
     from hwmodel.model.load import load_model as load_model
     from hwmodel.operation import operation as operation
-    from hwmodel.run import Result as Result
+    from hwmodel.result import Result as Result
     from hwmodel.run import run as run
     from hwmodel.scenario import from_options as from_options
     from hwmodel.scenario import load_scenario as load_scenario

@@ -15,7 +15,7 @@ import click
 from hwmodel import __version__
 
 if TYPE_CHECKING:
-    from hwmodel.run import Result
+    from hwmodel.result import Result
     from hwmodel.scenario import Scenario
 
 INFEASIBLE = 3

@@ -11,7 +11,7 @@ from typing import Any
 from hwmodel import __version__
 from hwmodel.graph import Op
 from hwmodel.kernels import columns as c
-from hwmodel.run import Result, bound_of, parts_of
+from hwmodel.result import Result, bound_of, parts_of
 from hwmodel.spec.units import show
 from hwmodel.timeline import Event
 

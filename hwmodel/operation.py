@@ -11,8 +11,8 @@ from hwmodel.hardware import Chip, Cluster, Pool
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.collective import OPERATIONS
 from hwmodel.model.dtypes import Format, fmt
+from hwmodel.result import bound_of
 from hwmodel.routing import Routing
-from hwmodel.run import bound_of
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 from hwmodel.timing import device_array, pack, points, price
 from hwmodel.uncertainty import spread

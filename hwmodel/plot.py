@@ -29,7 +29,7 @@ from hwmodel.figures import (
     unit_of,
     window,
 )
-from hwmodel.run import Result
+from hwmodel.result import Result
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.units import show
 from hwmodel.timeline import Event

@@ -40,6 +40,12 @@ class Spread:
     inputs: tuple[Input, ...]
 
 
+def certain(ops: int) -> Spread:
+    """No range at all."""
+    ones = np.ones(ops)
+    return Spread(1.0, 1.0, ones, ones, ())
+
+
 def spread(table: OpTable, cluster: Cluster, symbols: Array, base: Array, time_of: Callable[[Array], float]) -> Spread:
     """Vary every input that has a range, one at a time, and add the effects as independent ones, in log space.
 
@@ -50,8 +56,7 @@ def spread(table: OpTable, cluster: Cluster, symbols: Array, base: Array, time_o
     """
     cases = _cases(cluster)
     if not cases:
-        ones = np.ones(len(table.ops))
-        return Spread(1.0, 1.0, ones, ones, ())
+        return certain(len(table.ops))
     devices = np.concatenate([device_array(table, changed) for _, _, low, high in cases for changed in (low, high)])
     priced = price(table, np.repeat(symbols, len(devices), axis=0), devices)
     step = time_of(base)

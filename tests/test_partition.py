@@ -19,7 +19,8 @@ from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
 from hwmodel.lower.decoder import lower
 from hwmodel.partition import Strategy, partition
-from hwmodel.run import Result, run
+from hwmodel.result import Result
+from hwmodel.run import run
 from hwmodel.scenario import Scenario, scenario_from
 from hwmodel.spec import catalog
 from hwmodel.spec.errors import InternalError

@@ -13,7 +13,8 @@ from hwmodel.model import counts
 from hwmodel.model.architecture import Model
 from hwmodel.model.dtypes import fmt
 from hwmodel.partition.tensor import Tensor
-from hwmodel.run import Result, run
+from hwmodel.result import Result
+from hwmodel.run import run
 from hwmodel.scenario import Scenario, Workload
 
 TB, GB, MS = 1e12, 1e9, 1e-3

@@ -118,7 +118,7 @@ def distinct(layers: list[Layer], stored: Quantization, prefix: str) -> tuple[tu
             members.append(layer)
         sequence.append(kinds[key])
     if len(members) > MAX_KINDS:
-        raise InputError(f"{len(members):,} layers are all different; models of up to {MAX_KINDS} kinds of layers are read")
+        raise InputError(f"{len(members)} different kinds of layers; models of up to {MAX_KINDS} are read")
     return tuple(members), tuple(sequence)
 
 

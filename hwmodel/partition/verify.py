@@ -12,6 +12,7 @@ from hwmodel.graph import TOKEN_AXES, WORKLOAD, Op, OpGraph, Segment
 from hwmodel.partition.strategy import Strategy
 from hwmodel.spec.errors import InternalError
 
+
 def verify(graph: OpGraph, original: OpGraph, after: Strategy) -> None:
     """Check the invariants of a placed graph against the lowered one.
 

@@ -12,7 +12,7 @@ from typing import Any
 from hwmodel.hardware import Chip
 from hwmodel.plot import KINDS
 from hwmodel.report.trace import write as write_trace
-from hwmodel.run import Result
+from hwmodel.result import Result
 from hwmodel.spec.number import Number
 
 

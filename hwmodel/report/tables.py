@@ -13,7 +13,7 @@ from hwmodel.fit import Fit
 from hwmodel.hardware import Chip
 from hwmodel.memory import MemoryRow
 from hwmodel.operation import Operation
-from hwmodel.run import Result
+from hwmodel.result import Result
 from hwmodel.spec.units import show
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from hwmodel import __version__
 from hwmodel.kernels import columns as c
-from hwmodel.run import Result, bound_of
+from hwmodel.result import Result, bound_of
 from hwmodel.timeline import Event
 
 LIMIT = 200_000

@@ -1,0 +1,324 @@
+"""The answer to a scenario: rows that people read, and the plain data that the command line prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hwmodel import __version__
+from hwmodel.economics import Cost, cost
+from hwmodel.graph import Op, OpGraph
+from hwmodel.hardware import Cluster
+from hwmodel.kernels import columns as c
+from hwmodel.memory import MemoryRow, memory, misfits
+from hwmodel.scenario import Scenario
+from hwmodel.timeline import Timeline
+from hwmodel.timing import Array, OpTable
+from hwmodel.uncertainty import Spread
+
+BOUNDS = ("compute", "memory", "link", "overhead")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Time and rate of one step."""
+
+    phase: str
+    time_s: float
+    """Decode and mixed: between two steps in steady state; prefill: from start to end."""
+    time_low_s: float
+    time_high_s: float
+    ttft_s: float | None
+    tpot_s: float | None
+    tokens: float
+    """Tokens produced (decode) or taken in (prefill) per step."""
+    tokens_per_s: float
+    tokens_per_s_per_user: float
+    tokens_per_s_per_chip: float
+    makespan_s: float
+    """An isolated step, pipeline filled and drained."""
+    micro_batches: int
+
+
+@dataclass(frozen=True)
+class PoolRow:
+    """One chip of a pool over one step."""
+
+    pool: str
+    chip: str
+    count: int
+    busy_fraction: float
+    bound_s: dict[str, float]
+    bound: str
+    """What takes most of the step: compute, memory, link, overhead, or dependency (it waits)."""
+
+
+@dataclass(frozen=True)
+class LinkRow:
+    """What crosses a link in one step: inside a pool per chip, between pools in total."""
+
+    source: str
+    target: str
+    bytes: float
+    time_s: float
+    busy_fraction: float
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """A run of equal layers; the time is that of one layer, all micro-batches one after the other."""
+
+    index: int
+    count: int
+    kind: str
+    time_s: float
+    bound: str
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One execution of an op on one chip; `count` executions per step."""
+
+    op: str
+    layer_kind: str
+    pool: str
+    kind: str
+    count: float
+    flops: float
+    bytes: float
+    time_s: float
+    low_s: float
+    high_s: float
+    bound: str
+    note: str
+    """What was chosen for it: absorbed or expanded MLA, the collective, prefetch."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to a scenario. Frozen; `to_dict` gives the JSON of the command line."""
+
+    scenario: str
+    feasible: bool
+    reasons: tuple[str, ...]
+    step: Step
+    memory: tuple[MemoryRow, ...]
+    pools: tuple[PoolRow, ...]
+    links: tuple[LinkRow, ...]
+    layers: tuple[LayerRow, ...]
+    ops: tuple[OpRow, ...]
+    cost: Cost | None
+    cost_reason: str
+    estimated_inputs: tuple[dict[str, Any], ...]
+    warnings: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    placed: Placed = field(repr=False, compare=False)
+    """What the plots and the trace are drawn from."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as ``hwmodel run --json`` prints it."""
+        step = {key: value for key, value in asdict(self.step).items() if value is not None}
+        cost_dict: dict[str, Any] | None = asdict(self.cost) if self.cost else None
+        return {
+            "scenario": self.scenario,
+            "feasible": self.feasible,
+            "reasons": list(self.reasons),
+            "step": step,
+            "memory": [{**asdict(row), "free_bytes": row.free_bytes} for row in self.memory],
+            "pools": [asdict(row) for row in self.pools],
+            "links": [{"from": r.source, "to": r.target, "bytes": r.bytes, "time_s": r.time_s, "busy_fraction": r.busy_fraction} for r in self.links],
+            "layers": [asdict(row) for row in self.layers],
+            "ops": [asdict(row) for row in self.ops],
+            "cost": cost_dict,
+            "cost_reason": self.cost_reason,
+            "estimated_inputs": list(self.estimated_inputs),
+            "warnings": list(self.warnings),
+            "assumptions": list(self.assumptions),
+            "version": __version__,
+        }
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The inner objects behind a result."""
+
+    scenario: Scenario
+    graph: OpGraph
+    table: OpTable
+    priced: Array
+    """(ops, N_OUT) of one micro-batch."""
+    timeline: Timeline
+    device: Array
+    ideal: bool
+
+
+def assemble(placed: Placed, time: float, host: float, parts: int, around: Spread) -> Result:
+    """Everything a reader wants from a priced and scheduled step.
+
+    Parameters
+    ----------
+    time, host
+        Of the step in s, and the host's share of it.
+    parts
+        Micro-batches of the step.
+    """
+    scenario, graph = placed.scenario, placed.graph
+    rows = memory(graph, scenario.cluster, scenario.workload, ideal=placed.ideal)
+    reasons = tuple(dict.fromkeys([*graph.reasons, *misfits(rows, scenario.cluster)]))
+    step = _step(placed, time, host, parts, around)
+    spent, why = cost(scenario.cluster, step.tokens_per_s)
+    stacks = [
+        f"pool {pool.name}: no calibration of {pool.chip.name} for stack '{pool.stack}' is known; its stated efficiencies are used"
+        for pool in scenario.cluster.pools if pool.stack
+    ]  # fmt: skip
+    warnings = tuple(dict.fromkeys([*scenario.model.warnings, *placed.table.notes, *graph.notes, *stacks]))
+    return Result(
+        scenario.name, not reasons, reasons, step, tuple(rows), _pools(placed, time, host, parts), _links(placed, time, parts),
+        _layers(placed, parts), _ops(placed, parts, around), spent, why, _inputs(around), warnings, _assumptions(placed),
+        placed,
+    )  # fmt: skip
+
+
+def _step(placed: Placed, time: float, host: float, parts: int, around: Spread) -> Step:
+    work = placed.scenario.workload
+    per_step = work.speculative.tokens_per_step if work.speculative else 1.0
+    tokens = work.batch * (work.new_tokens if work.phase == "prefill" else per_step)
+    tpot = None if work.phase == "prefill" else time / per_step
+    return Step(
+        work.phase, time, time * around.low, time * around.high, None if work.phase == "decode" else time, tpot, tokens,
+        tokens / time, 1 / tpot if tpot else work.new_tokens / time, tokens / time / placed.scenario.cluster.chips,
+        placed.timeline.makespan_s + host, parts,
+    )  # fmt: skip
+
+
+def bound_of(op: Op, priced: Array, cluster: Cluster) -> str:
+    """What takes longest in one execution: compute, memory:TIER, link or overhead."""
+    shares = {"compute": priced[c.COMPUTE], "memory": priced[c.MEMORY], "link": priced[c.WIRE], "overhead": priced[c.OVERHEAD]}
+    name = max(shares, key=lambda key: float(shares[key]))
+    if name != "memory":
+        return name
+    memory_tiers = cluster.pool(op.pool).chip.memory
+    slot = int(priced[c.BOUND_TIER])
+    if slot < 0:
+        return f"memory:{next(tier.tier for tier in memory_tiers if tier.cache)}"
+    return f"memory:{[tier.tier for tier in memory_tiers if not tier.cache][slot]}"
+
+
+def parts_of(priced: Array) -> dict[str, float]:
+    """An op's time by bound (s): the longer of compute and memory, links, and the fixed cost on top."""
+    longer = "compute" if priced[c.COMPUTE] > priced[c.MEMORY] else "memory"
+    found = dict.fromkeys(BOUNDS, 0.0)
+    if priced[c.TIME] > 0:
+        found[longer] = float(max(priced[c.COMPUTE], priced[c.MEMORY]))
+        found["link"] = float(priced[c.WIRE])
+        found["overhead"] = float(priced[c.OVERHEAD])
+    return found
+
+
+def executions(graph: OpGraph, op: Op, counts: Mapping[str, int]) -> float:
+    """How often one chip runs an op per micro-batch, when it runs each segment `counts` times."""
+    return counts[op.segment] * op.repeats.value({})
+
+
+def stage_counts(graph: OpGraph) -> list[dict[str, int]]:
+    """For each pipeline stage, how often its chips run each segment."""
+    stages = graph.stages or (tuple(segment.count for segment in graph.segments),)
+    return [{s.name: n for s, n in zip(graph.segments, counts, strict=True)} for counts in stages]
+
+
+def _pools(placed: Placed, time: float, host: float, parts: int) -> tuple[PoolRow, ...]:
+    rows = []
+    for pool in placed.scenario.cluster.pools:
+        busiest: dict[str, float] = dict.fromkeys(BOUNDS, 0.0)
+        for counts in stage_counts(placed.graph):
+            total = dict.fromkeys(BOUNDS, 0.0)
+            for op, priced in zip(placed.table.ops, placed.priced, strict=True):
+                if op.pool == pool.name and op.kind not in ("transfer", "load"):
+                    times = executions(placed.graph, op, counts) * parts
+                    for key, value in parts_of(priced).items():
+                        total[key] += value * times
+            if sum(total.values()) > sum(busiest.values()):
+                busiest = total
+        busiest["overhead"] += host
+        busy = sum(busiest.values())
+        bound_s = {**busiest, "idle": max(0.0, time - busy)}
+        bound = max(bound_s, key=lambda key: bound_s[key]).replace("idle", "dependency")
+        rows.append(PoolRow(pool.name, pool.chip.name, pool.count, min(1.0, busy / time), bound_s, bound))
+    return tuple(rows)
+
+
+def _links(placed: Placed, time: float, parts: int) -> tuple[LinkRow, ...]:
+    found: dict[tuple[str, str], list[float]] = {}
+    for op, priced in zip(placed.table.ops, placed.priced, strict=True):
+        if priced[c.WIRE_BYTES] <= 0:
+            continue
+        ends = tuple(op.way.split(">")) if op.kind in ("transfer", "load") else (op.pool, op.pool)
+        times = placed.graph.segment(op.segment).count * op.repeats.value({}) * parts
+        if op.kind == "load":  # priced per receiving chip, shown in total
+            times *= placed.scenario.cluster.pool(ends[1]).count
+        total = found.setdefault((ends[0], ends[1]), [0.0, 0.0])
+        total[0] += float(priced[c.WIRE_BYTES]) * times
+        total[1] += float(priced[c.WIRE]) * placed.graph.segment(op.segment).count * op.repeats.value({}) * parts
+    return tuple(LinkRow(a, b, sent, busy, min(1.0, busy / time)) for (a, b), (sent, busy) in found.items())
+
+
+def _layers(placed: Placed, parts: int) -> tuple[LayerRow, ...]:
+    total: dict[str, dict[str, float]] = {}
+    for op, priced in zip(placed.table.ops, placed.priced, strict=True):
+        kinds = total.setdefault(op.segment, {})
+        name = bound_of(op, priced, placed.scenario.cluster)
+        kinds[name] = kinds.get(name, 0.0) + float(priced[c.TIME]) * op.repeats.value({}) * parts
+    rows = []
+    index = 0
+    runs: list[tuple[int, int]] = []
+    for segment in placed.graph.sequence:
+        if runs and runs[-1][0] == segment:
+            runs[-1] = (segment, runs[-1][1] + 1)
+        else:
+            runs.append((segment, 1))
+    for position, count in runs:
+        segment_ = placed.graph.segments[position]
+        kinds = total[segment_.name]
+        rows.append(LayerRow(index, count, segment_.kind, sum(kinds.values()), max(kinds, key=lambda key: kinds[key])))
+        index += count
+    return tuple(rows)
+
+
+def _ops(placed: Placed, parts: int, around: Spread) -> tuple[OpRow, ...]:
+    rows = []
+    for position, (op, priced) in enumerate(zip(placed.table.ops, placed.priced, strict=True)):
+        segment = placed.graph.segment(op.segment)
+        moved = priced[c.WEIGHT_BYTES] + priced[c.KV_BYTES] + priced[c.ACTIVATION_BYTES] + priced[c.WIRE_BYTES]
+        time = float(priced[c.TIME])
+        rows.append(
+            OpRow(
+                op.name, segment.kind, op.pool, op.kind, segment.count * op.repeats.value({}) * parts, float(priced[c.FLOPS]),
+                float(moved), time, time * float(around.op_low[position]), time * float(around.op_high[position]),
+                bound_of(op, priced, placed.scenario.cluster), op.note,
+            )
+        )  # fmt: skip
+    return tuple(rows)
+
+
+def _inputs(around: Spread) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"input": item.path, "status": item.status, "source": item.source, "effect_on_time": item.effect} for item in around.inputs
+    )
+
+
+def _assumptions(placed: Placed) -> tuple[str, ...]:
+    """What a reader must know to check the numbers by hand."""
+    scenario = placed.scenario
+    if placed.ideal:
+        return (
+            "physical floor: efficiencies 1, overheads, latencies and reserve 0, activations on the chip, the head on the last token",
+        )
+    reserves = ", ".join(f"{pool.name} {pool.memory_reserve:.0%}" for pool in scenario.cluster.pools)
+    routing = scenario.workload.routing
+    return (
+        f"memory kept free: {reserves}",
+        f"KV cache in {scenario.formats.kv.name} (from {scenario.kv_from}), {scenario.workload.kv_alloc}",
+        f"expert popularity: {routing.kind}" + (f", s = {routing.s:g}" if routing.kind == "zipf" else ""),
+        "uncalibrated: each chip's stated efficiencies and overheads; compute and memory overlap inside an op, ops follow one another",
+    )
