@@ -60,7 +60,9 @@ def spread(table: OpTable, cluster: Cluster, symbols: Array, base: Array, time_o
     devices = np.concatenate([device_array(table, changed) for _, _, low, high in cases for changed in (low, high)])
     priced = price(table, np.repeat(symbols, len(devices), axis=0), devices)
     step = time_of(base)
-    steps = np.log(np.array([time_of(part) for part in priced]) / step).reshape(-1, 2)
+    moved = (priced[:, :, c.TIME] != base[:, c.TIME]).any(axis=1)  # most inputs touch no op of this plan
+    times = np.array([time_of(part) if touched else step for part, touched in zip(priced, moved, strict=True)])
+    steps = np.log(times / step).reshape(-1, 2)
     ops = np.log(np.maximum(priced[:, :, c.TIME], 1e-15) / np.maximum(base[:, c.TIME], 1e-15)).reshape(-1, 2, len(table.ops))
     inputs = [
         Input(path, number.status, number.source, float(abs(np.expm1(pair[0]) - np.expm1(pair[1]))))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hwmodel.fit import Fit
-from hwmodel.hardware import Chip
-from hwmodel.memory import MemoryRow
-from hwmodel.operation import Operation
-from hwmodel.result import Result
 from hwmodel.spec.units import show
+
+if TYPE_CHECKING:
+    from hwmodel.fit import Fit
+    from hwmodel.hardware import Chip
+    from hwmodel.memory import MemoryRow
+    from hwmodel.operation import Operation
+    from hwmodel.result import Result
 
 
 def seconds(value: float) -> str:

@@ -60,7 +60,10 @@ class InputError(Exception):
     def __init__(self, problems: Problem | str | Iterable[Problem]) -> None:
         if isinstance(problems, str):
             problems = Problem(problems)
-        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        found = [problems] if isinstance(problems, Problem) else list(problems)
+        if len({problem.file for problem in found}) == 1 and all(problem.line is not None for problem in found):
+            found.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
+        self.problems: tuple[Problem, ...] = tuple(found)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

@@ -139,9 +139,10 @@ def _unit_problem(value: str, unit: str, dimension: str) -> str:
         return f"{_shown(value)} has a unit; expected a plain number such as '{example(dimension)}'"
     if home is not None:
         return f"{_shown(value)} is in {_SHOWN[home]}; expected {_SHOWN[dimension]}, such as '{example(dimension)}'"
-    hint = did_you_mean(unit, UNITS[dimension]) if dimension != "number" else ""
-    near = hint if "did you mean" in hint else ""
-    return f"'{shortened(unit, 20)}' is not a known unit{near}; expected a quantity such as '{example(dimension)}'"
+    wrong = f"'{shortened(unit, 20)}' is not a known unit"
+    alike = [known for known in UNITS[dimension] if known.casefold() == unit.casefold()]
+    hint = did_you_mean(unit, alike or UNITS[dimension]) if dimension != "number" else ""
+    return wrong + (hint if "did you mean" in hint else f"; expected a quantity such as '{example(dimension)}'")
 
 
 def _shown(value: object) -> str:

@@ -244,9 +244,10 @@ class _Builder:
         """A problem at a parser's mark."""
         if mark is None:
             return Problem(message, dotted(path), self.file)
-        line = mark.line + 1
-        excerpt = self.lines[mark.line] if mark.line < len(self.lines) else ""
-        return Problem(message, dotted(path), self.file, line, mark.column + 1, excerpt)
+        if mark.line >= len(self.lines) > 0:  # the end of the text
+            return Problem(message, dotted(path), self.file, len(self.lines), len(self.lines[-1]) + 1, self.lines[-1])
+        excerpt = self.lines[mark.line] if self.lines else ""
+        return Problem(message, dotted(path), self.file, mark.line + 1, mark.column + 1, excerpt)
 
     def feed(self, event: Any) -> None:
         """Take the next event of the stream."""
