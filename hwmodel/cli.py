@@ -115,7 +115,13 @@ def _listen() -> None:
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-_SET = click.option("--set", "settings", multiple=True, metavar="KEY.PATH=VALUE", help="Replace a value of the scenario, such as workload.batch=64.")
+_SET = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY.PATH=VALUE",
+    help="Replace a value of the scenario, such as workload.batch=64.",
+)
 
 
 def _question(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,7 +159,9 @@ def _asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any
     given = {key: value for key, value in options.items() if value is not None}
     if scenario is not None:
         if given:
-            raise click.UsageError(f"--{next(iter(given))} goes without a scenario; with one, use --set, such as --set workload.batch=64")
+            raise click.UsageError(
+                f"--{next(iter(given))} goes without a scenario; with one, use --set, such as --set workload.batch=64"
+            )
         return load_scenario(scenario, settings)
     return from_options(given, settings)
 
@@ -164,7 +172,15 @@ def _asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any
 @_JSON
 @click.option("--csv", "as_csv", is_flag=True, help="The ops as CSV.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, plots and the trace file.")
-def run_command(scenario: str | None, settings: tuple[str, ...], ideal: bool, as_json: bool, as_csv: bool, out: Path | None, **options: Any) -> int:
+def run_command(
+    scenario: str | None,
+    settings: tuple[str, ...],
+    ideal: bool,
+    as_json: bool,
+    as_csv: bool,
+    out: Path | None,
+    **options: Any,
+) -> int:
     """Price and schedule one step of SCENARIO, or of --model on --chip."""
     from hwmodel.run import run
 
@@ -252,7 +268,10 @@ def models_command(as_json: bool) -> None:
     rows = []
     for name in catalog.names("graphs"):
         found = describe(load_model(name))
-        parts = {part: ", ".join(dict.fromkeys(run[part].split()[0] for run in found["layers"] if run[part])) for part in ("attention", "ffn")}
+        parts = {
+            part: ", ".join(dict.fromkeys(run[part].split()[0] for run in found["layers"] if run[part]))
+            for part in ("attention", "ffn")
+        }
         rows.append({"name": name, "params_total": found["params_total"], **parts})
     if as_json:
         _json(rows)
@@ -292,7 +311,9 @@ def chips_command(chip: str | None, as_json: bool) -> None:
 @click.option("--ideal", is_flag=True, help="The physical floor.")
 @click.option("--cold", is_flag=True, help="Operands come from memory even when they fit the on-chip cache.")
 @_JSON
-def op_command(kind: str, shape: tuple[str, ...], chip: str, stack: str, dtype: str, ideal: bool, cold: bool, as_json: bool) -> None:
+def op_command(
+    kind: str, shape: tuple[str, ...], chip: str, stack: str, dtype: str, ideal: bool, cold: bool, as_json: bool
+) -> None:
     """Price one operation of KIND on one chip, with its formula and its terms."""
     from hwmodel.hardware import load_chip
     from hwmodel.operation import operation

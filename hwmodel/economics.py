@@ -36,7 +36,9 @@ def cost(cluster: Cluster, tokens_per_s: float) -> tuple[Cost | None, str]:
     hourly = [_hourly(pool) or (0.0, "") for pool in cluster.pools]
     per_hour = sum(price for price, _ in hourly)
     known = [pool.chip.power.tdp_watts for pool in cluster.pools]
-    watts = None if any(tdp is None for tdp in known) else sum(float(p.chip.power.tdp_watts or 0) * p.count for p in cluster.pools)
+    watts = (
+        None if any(tdp is None for tdp in known) else sum(float(p.chip.power.tdp_watts or 0) * p.count for p in cluster.pools)
+    )
     basis = "; ".join(f"{pool.name}: {text}" for pool, (_, text) in zip(cluster.pools, hourly, strict=True))
     return Cost(
         per_hour, per_hour / (tokens_per_s * 3600) * 1e6, None if watts is None else watts / tokens_per_s, watts,

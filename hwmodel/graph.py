@@ -116,9 +116,7 @@ class Dim:
     def pieces(self, factor: float = 1.0, *axes: str) -> Dim:
         """The size with every unit a piece of its own (tokens, not sequences), `factor` of them, on further axes too."""
         return Dim(
-            tuple(
-                Term(t.unit, t.count * factor, _joined(t.powers, t.each), (*t.axes, *t.each_axes, *axes)) for t in self.terms
-            )
+            tuple(Term(t.unit, t.count * factor, _joined(t.powers, t.each), (*t.axes, *t.each_axes, *axes)) for t in self.terms)
         )
 
     def value(self, symbols: Mapping[str, float]) -> float:

@@ -78,7 +78,9 @@ def _resident(
         held = sum(stored.bytes(symbols) for stored in op.stored)
         if op.name in graph.homes:  # streamed from another pool, which keeps the weights of all receiving chips
             if graph.homes[op.name] == pool.name:
-                whole = sum(stored.elements.exact({}) * stored.copies.exact({}) * stored.bytes_per_element for stored in op.base_stored)
+                whole = sum(
+                    stored.elements.exact({}) * stored.copies.exact({}) * stored.bytes_per_element for stored in op.base_stored
+                )
                 weights[main] = weights.get(main, 0.0) + whole * once / pool.count
             continue
         if op.pool != pool.name:
@@ -111,7 +113,10 @@ def _activations(graph: OpGraph, pool: Pool, workload: Workload) -> float:
         groups = op.dims["groups"].value(symbols) if op.kind == "gemm" else 1.0
         wide = op.dims["n"].value(symbols) * op.consts["output_bytes"] + op.dims["k"].value(symbols) * op.consts["input_bytes"]
         widest = max(widest, rows * share * groups * wide)
-    residual = max((op.dims["rows"].value(symbols) for op in graph.ops(lambda op: op.pool == pool.name and op.role == "norm")), default=0.0)
+    residual = max(
+        (op.dims["rows"].value(symbols) for op in graph.ops(lambda op: op.pool == pool.name and op.role == "norm")),
+        default=0.0,
+    )
     return widest + 2 * residual * graph.model.hidden * graph.model.dtype.bytes
 
 
@@ -134,7 +139,9 @@ def misfits(rows: list[MemoryRow], cluster: Cluster) -> list[str]:
             parts = f"weights {_gb(row.weights_bytes)}, KV {_gb(row.kv_bytes)}, activations {_gb(row.activation_bytes)}"
             kept = f" less {_gb(row.reserve_bytes)} reserve" if row.reserve_bytes else ""
             chip = cluster.pool(row.pool).chip.name
-            found.append(f"memory: pool {row.pool} needs {_gb(need)} of {row.tier} per chip ({parts}); {chip} has {_gb(row.capacity_bytes)}{kept}")
+            found.append(
+                f"memory: pool {row.pool} needs {_gb(need)} of {row.tier} per chip ({parts}); {chip} has {_gb(row.capacity_bytes)}{kept}"
+            )
     return found
 
 

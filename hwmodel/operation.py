@@ -57,7 +57,9 @@ class _Kind:
     formula: str
 
 
-def operation(kind: str, chip: Chip, dtype: str, shape: Mapping[str, Any], *, warm: bool = True, ideal: bool = False) -> Operation:
+def operation(
+    kind: str, chip: Chip, dtype: str, shape: Mapping[str, Any], *, warm: bool = True, ideal: bool = False
+) -> Operation:
     """Price one operation.
 
     Parameters
@@ -121,7 +123,9 @@ def routing_of(shape: Mapping[str, Any]) -> Routing:
 def _shape(name: str, spec: _Kind, given: Mapping[str, Any]) -> dict[str, Any]:
     known = {*spec.needed, *spec.optional}
     problems = [
-        Problem(f"op {name}: unknown key '{shortened(str(key))}'{did_you_mean(key, known)}") for key in given if key not in known
+        Problem(f"op {name}: unknown key '{shortened(str(key))}'{did_you_mean(key, known)}")
+        for key in given
+        if key not in known
     ]
     missing = [key for key in spec.needed if key not in given]
     if missing:
@@ -172,7 +176,11 @@ def _activation_bytes(form: Format) -> float:
 
 
 def _gemm(s: Mapping[str, Any], form: Format) -> list[Op]:
-    consts = {"weight_bytes": form.matrix_bytes(s["n"], s["k"]) / (s["n"] * s["k"]), "input_bytes": _activation_bytes(form), "output_bytes": 2.0}
+    consts = {
+        "weight_bytes": form.matrix_bytes(s["n"], s["k"]) / (s["n"] * s["k"]),
+        "input_bytes": _activation_bytes(form),
+        "output_bytes": 2.0,
+    }
     return [_op("gemm", "gemm", {"m": s["m"], "n": s["n"], "k": s["k"], "groups": 1}, consts, form)]
 
 
@@ -208,16 +216,32 @@ def _moe(s: Mapping[str, Any], form: Format) -> list[Op]:
     if s["topk"] > s["experts"]:
         raise InputError(f"op moe: topk {s['topk']} is more than the {s['experts']} experts")
     if s["experts"] % s["ep"] or s["inter"] % s["tp"]:
-        raise InputError(f"op moe: ep={s['ep']} must divide experts={s['experts']}, tp={s['tp']} must divide inter={s['inter']}")
+        raise InputError(
+            f"op moe: ep={s['ep']} must divide experts={s['experts']}, tp={s['tp']} must divide inter={s['inter']}"
+        )
     gated = s["gated"].lower() in _YES
     inter, local = s["inter"] / s["tp"], s["experts"] // s["ep"]
     chosen = Experts(s["experts"], s["topk"])
     consts = {"weight_bytes": form.bytes, "input_bytes": _activation_bytes(form), "output_bytes": 2.0}
     pairs = s["tokens"] * s["topk"] / s["ep"]
-    up = _op("up", "experts", {"tokens": s["tokens"], "experts": local, "n": inter * (2 if gated else 1), "k": s["hidden"]}, consts, form, experts=chosen)
+    up = _op(
+        "up",
+        "experts",
+        {"tokens": s["tokens"], "experts": local, "n": inter * (2 if gated else 1), "k": s["hidden"]},
+        consts,
+        form,
+        experts=chosen,
+    )
     act = _op("act", "stream", {"rows": pairs, "width": inter},
               {"activation_bytes": 2.0 * (3 if gated else 2), "vector_flops": 5, "kv_bytes": 0, "weight_bytes": 0}, form, compute=("bf16", "fp16", *form.compute))  # fmt: skip
-    down = _op("down", "experts", {"tokens": s["tokens"], "experts": local, "n": s["hidden"], "k": inter}, consts, form, experts=chosen)
+    down = _op(
+        "down",
+        "experts",
+        {"tokens": s["tokens"], "experts": local, "n": s["hidden"], "k": inter},
+        consts,
+        form,
+        experts=chosen,
+    )
     return [up, act, down]
 
 
@@ -242,15 +266,42 @@ _PLAIN = ("batch", "heads", "kv_heads", "head_dim")
 _OPTIONAL = {"window": 0, "kv_dtype": ""}
 _WIRE = "wire: all_reduce min(one-shot, two-shot, in-switch), others (n-1)/n S/B; plus one latency per phase (kernels/collective.py)"
 KINDS: dict[str, _Kind] = {
-    "gemm": _Kind(("m", "n", "k"), {}, _gemm, "max(waves of tiles at the reached peak, (weights + activations) / bandwidth + ramp) + launch"),
-    "attention_prefill": _Kind((*_PLAIN, "seq"), _OPTIONAL, lambda s, f: _attention(s, f, "prefill"),
-                               "max(2 B h (dk + dv) S(S+1)/2 / peak, exponentials, bytes / bandwidth) + launch"),  # fmt: skip
-    "attention_decode": _Kind((*_PLAIN, "kv_len"), _OPTIONAL, lambda s, f: _attention(s, f, "decode"),
-                              "max(B kv_heads min(L, window) (dk + dv) b / bandwidth, FLOP / peak) + launch"),  # fmt: skip
-    "mla_prefill": _Kind(("batch", "seq", "kv_len", "heads"), {}, lambda s, f: _mla(s, f, "prefill"), "as attention_prefill, expanded heads of 192 and 128"),
-    "mla_decode": _Kind(("batch", "seq", "kv_len", "heads"), {}, lambda s, f: _mla(s, f, "decode"), "as attention_decode, the latent of 512 + 64 read once"),
-    "moe": _Kind(("tokens", "hidden", "inter", "topk", "experts", "tp", "ep"), {"dist": "balanced", "gated": "true"}, _moe,
-                 "two grouped products over the distinct experts E(1 - (1 - k/E)^T), expected tiles per expert, and the activation"),  # fmt: skip
+    "gemm": _Kind(
+        ("m", "n", "k"),
+        {},
+        _gemm,
+        "max(waves of tiles at the reached peak, (weights + activations) / bandwidth + ramp) + launch",
+    ),
+    "attention_prefill": _Kind(
+        (*_PLAIN, "seq"),
+        _OPTIONAL,
+        lambda s, f: _attention(s, f, "prefill"),
+        "max(2 B h (dk + dv) S(S+1)/2 / peak, exponentials, bytes / bandwidth) + launch",
+    ),  # fmt: skip
+    "attention_decode": _Kind(
+        (*_PLAIN, "kv_len"),
+        _OPTIONAL,
+        lambda s, f: _attention(s, f, "decode"),
+        "max(B kv_heads min(L, window) (dk + dv) b / bandwidth, FLOP / peak) + launch",
+    ),  # fmt: skip
+    "mla_prefill": _Kind(
+        ("batch", "seq", "kv_len", "heads"),
+        {},
+        lambda s, f: _mla(s, f, "prefill"),
+        "as attention_prefill, expanded heads of 192 and 128",
+    ),
+    "mla_decode": _Kind(
+        ("batch", "seq", "kv_len", "heads"),
+        {},
+        lambda s, f: _mla(s, f, "decode"),
+        "as attention_decode, the latent of 512 + 64 read once",
+    ),
+    "moe": _Kind(
+        ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep"),
+        {"dist": "balanced", "gated": "true"},
+        _moe,
+        "two grouped products over the distinct experts E(1 - (1 - k/E)^T), expected tiles per expert, and the activation",
+    ),  # fmt: skip
     "expert_dispatch": _Kind(("tokens_per_rank", "hidden", "topk", "experts", "ep", "nodes"), {}, _exchange, _WIRE),
     "expert_combine": _Kind(("tokens_per_rank", "hidden", "topk", "experts", "ep", "nodes"), {}, _exchange, _WIRE),
     **{name: _Kind(("chips", "bytes"), {}, _collective(name), _WIRE) for name in OPERATIONS},

@@ -411,9 +411,7 @@ def _marks(axes: Axes, events: Sequence[Event], start: float, factor: float) -> 
         axes.text(at * factor, -0.42, f" layer {layer - 1}", size=7.5, color=SOFT, va="bottom")  # 0 is the embedding
 
 
-def _lane(
-    axes: Axes, row: int, events: Sequence[Event], scale: tuple[float, float, float], colours: Mapping[str, str]
-) -> None:
+def _lane(axes: Axes, row: int, events: Sequence[Event], scale: tuple[float, float, float], colours: Mapping[str, str]) -> None:
     """Draw the events of one lane; `scale`: start and end (s), units per s. Among many, equal neighbours are one."""
     start, end, factor = scale
     many, busy = len(events) > 400, 0.0

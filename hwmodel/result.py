@@ -127,7 +127,16 @@ class Result:
             "step": step,
             "memory": [{**asdict(row), "free_bytes": row.free_bytes} for row in self.memory],
             "pools": [asdict(row) for row in self.pools],
-            "links": [{"from": r.source, "to": r.target, "bytes": r.bytes, "time_s": r.time_s, "busy_fraction": r.busy_fraction} for r in self.links],
+            "links": [
+                {
+                    "from": r.source,
+                    "to": r.target,
+                    "bytes": r.bytes,
+                    "time_s": r.time_s,
+                    "busy_fraction": r.busy_fraction,
+                }
+                for r in self.links
+            ],
             "layers": [asdict(row) for row in self.layers],
             "ops": [asdict(row) for row in self.ops],
             "cost": cost_dict,
@@ -194,7 +203,12 @@ def _step(placed: Placed, time: float, host: float, parts: int, around: Spread) 
 
 def bound_of(op: Op, priced: Array, cluster: Cluster) -> str:
     """What takes longest in one execution: compute, memory:TIER, link or overhead."""
-    shares = {"compute": priced[c.COMPUTE], "memory": priced[c.MEMORY], "link": priced[c.WIRE], "overhead": priced[c.OVERHEAD]}
+    shares = {
+        "compute": priced[c.COMPUTE],
+        "memory": priced[c.MEMORY],
+        "link": priced[c.WIRE],
+        "overhead": priced[c.OVERHEAD],
+    }
     name = max(shares, key=lambda key: float(shares[key]))
     if name != "memory":
         return name
@@ -303,7 +317,8 @@ def _ops(placed: Placed, parts: int, around: Spread) -> tuple[OpRow, ...]:
 
 def _inputs(around: Spread) -> tuple[dict[str, Any], ...]:
     return tuple(
-        {"input": item.path, "status": item.status, "source": item.source, "effect_on_time": item.effect} for item in around.inputs
+        {"input": item.path, "status": item.status, "source": item.source, "effect_on_time": item.effect}
+        for item in around.inputs
     )
 
 

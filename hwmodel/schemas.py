@@ -27,7 +27,10 @@ def schema(kind: str) -> dict[str, Any]:
 
 def _chip() -> dict[str, Any]:
     found = described(Chip)
-    found["properties"]["extends"] = {"type": "string", "description": "Name or path of a chip; this file states what differs."}
+    found["properties"]["extends"] = {
+        "type": "string",
+        "description": "Name or path of a chip; this file states what differs.",
+    }
     return _relaxed(found)
 
 
@@ -48,7 +51,13 @@ def _scenario() -> dict[str, Any]:
         definitions.update(part.pop("$defs", {}))
         definitions[f"strategy_{name}"] = part
         choices[name] = {"$ref": f"#/$defs/strategy_{name}"}
-    found["properties"]["plan"]["items"] = {"type": "object", "properties": choices, "additionalProperties": False, "maxProperties": 1, "minProperties": 1}
+    found["properties"]["plan"]["items"] = {
+        "type": "object",
+        "properties": choices,
+        "additionalProperties": False,
+        "maxProperties": 1,
+        "minProperties": 1,
+    }
     return found
 
 

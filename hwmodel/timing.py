@@ -88,7 +88,20 @@ def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = Fal
         consts = np.array([[op.consts[name] for name in module.CONSTS] for op in chosen], dtype=np.float64)
         where = np.array([_where(op, cluster, rows, warm, notes) for op in chosen], dtype=np.int64)
         bins = np.array([_bins(op, graph, routing) for op in chosen])
-        groups.append(Group(kind, np.array(positions), unit, coefficient, which, power, each, consts.reshape(len(chosen), -1), where, bins))
+        groups.append(
+            Group(
+                kind,
+                np.array(positions),
+                unit,
+                coefficient,
+                which,
+                power,
+                each,
+                consts.reshape(len(chosen), -1),
+                where,
+                bins,
+            )
+        )
     return OpTable(ops, symbols, tuple(groups), rows, tuple(dict.fromkeys(notes)))
 
 

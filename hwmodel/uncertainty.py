@@ -95,7 +95,11 @@ def _cases(cluster: Cluster) -> list[tuple[str, Number, Cluster, Cluster]]:
                 ]  # fmt: skip
                 found.append((f"{name}.{path}", number, *ends))
     for index, wire in enumerate(cluster.wires):
-        for field, key in (("bandwidth_bytes_per_s", "bandwidth"), ("latency_s", "latency"), ("efficiency", "efficiency")):
+        for field, key in (
+            ("bandwidth_bytes_per_s", "bandwidth"),
+            ("latency_s", "latency"),
+            ("efficiency", "efficiency"),
+        ):
             number = getattr(wire, field)
             if number.ranged:
                 ends = [_rewired(cluster, index, field, end) for end in (number.low, number.high)]

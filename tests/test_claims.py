@@ -95,9 +95,7 @@ def test_exact_ones():
     assert BY_NAME["7: weight streaming in the standard step"].result == pytest.approx(5 / 14, rel=1e-12)
     assert BY_NAME["17: tokens per expert at the knee, groq3_lpu"].result == pytest.approx(4, rel=1e-12)
     assert BY_NAME["15: cost of DeepSeek's day"].result == pytest.approx(87072, rel=1e-12)
-    assert BY_NAME["17: step batch that saturates the experts of deepseek-v3, h100_sxm"].result == pytest.approx(
-        9451, abs=5
-    )
+    assert BY_NAME["17: step batch that saturates the experts of deepseek-v3, h100_sxm"].result == pytest.approx(9451, abs=5)
     assert BY_NAME["2: KV cache of 512 sequences, BF16, full context, binary units"].result == 20
 
 

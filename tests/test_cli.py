@@ -37,12 +37,32 @@ def test_run_json_has_the_keys_of_the_contract(capsys: pytest.CaptureFixture[str
     assert set(found["step"]) >= {
         "phase", "time_s", "time_low_s", "time_high_s", "tpot_s", "tokens", "tokens_per_s", "tokens_per_s_per_user", "tokens_per_s_per_chip",
     }  # fmt: skip
-    assert set(found["memory"][0]) >= {"pool", "tier", "capacity_bytes", "weights_bytes", "kv_bytes", "activation_bytes", "free_bytes"}
+    assert set(found["memory"][0]) >= {
+        "pool",
+        "tier",
+        "capacity_bytes",
+        "weights_bytes",
+        "kv_bytes",
+        "activation_bytes",
+        "free_bytes",
+    }
     assert set(found["pools"][0]) >= {"pool", "chip", "count", "busy_fraction", "bound_s"}
     assert set(found["pools"][0]["bound_s"]) == {"compute", "memory", "link", "overhead", "idle"}
     assert set(found["links"][0]) == {"from", "to", "bytes", "time_s", "busy_fraction"}
     assert set(found["layers"][0]) >= {"index", "count", "kind", "time_s", "bound"}
-    assert set(found["ops"][0]) >= {"op", "layer_kind", "pool", "kind", "count", "flops", "bytes", "time_s", "low_s", "high_s", "bound"}
+    assert set(found["ops"][0]) >= {
+        "op",
+        "layer_kind",
+        "pool",
+        "kind",
+        "count",
+        "flops",
+        "bytes",
+        "time_s",
+        "low_s",
+        "high_s",
+        "bound",
+    }
     assert set(found["cost"]) >= {"usd_per_hour", "usd_per_million_output_tokens", "joules_per_token", "watts"}
     assert set(found["estimated_inputs"][0]) == {"input", "status", "source", "effect_on_time"}
     assert found["step"]["time_low_s"] < found["step"]["time_s"] < found["step"]["time_high_s"]
@@ -71,7 +91,21 @@ def test_an_infeasible_plan_is_priced_and_leaves_with_3(capsys: pytest.CaptureFi
 
 
 def test_run_by_options_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    args = ["run", "--model", "llama-3.1-70b", "--chip", "h100_sxm", "--count", "4", "--tp", "4", "--batch", "16", "--context", "2048"]
+    args = [
+        "run",
+        "--model",
+        "llama-3.1-70b",
+        "--chip",
+        "h100_sxm",
+        "--count",
+        "4",
+        "--tp",
+        "4",
+        "--batch",
+        "16",
+        "--context",
+        "2048",
+    ]
     found = answer(*args, capsys=capsys)
     same = answer("run", "h100_llama_70b_decode", capsys=capsys)
     assert found["step"]["time_s"] == pytest.approx(same["step"]["time_s"], rel=1e-12)
@@ -89,7 +123,15 @@ def test_out_writes_tables_plots_and_trace(tmp_path: Path, capsys: pytest.Captur
     code, _, err = call("run", "h100_llama_70b_decode", "--out", str(tmp_path / "answer"), capsys=capsys)
     assert code == 0
     written = {path.name for path in (tmp_path / "answer").iterdir()}
-    assert written >= {"result.json", "ops.csv", "layers.png", "roofline.png", "memory.png", "timeline.png", "trace.json"}
+    assert written >= {
+        "result.json",
+        "ops.csv",
+        "layers.png",
+        "roofline.png",
+        "memory.png",
+        "timeline.png",
+        "trace.json",
+    }
     assert "wrote" in err
     assert json.loads((tmp_path / "answer" / "result.json").read_text())["feasible"]
 
@@ -113,10 +155,29 @@ def test_fit_is_consistent_with_run(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("gemm", "m=16", "n=8192", "k=8192"),
         ("attention_prefill", "batch=1", "seq=2048", "heads=64", "kv_heads=8", "head_dim=128"),
-        ("attention_decode", "batch=16", "kv_len=2048", "heads=64", "kv_heads=8", "head_dim=128", "window=1024", "kv_dtype=fp8"),
+        (
+            "attention_decode",
+            "batch=16",
+            "kv_len=2048",
+            "heads=64",
+            "kv_heads=8",
+            "head_dim=128",
+            "window=1024",
+            "kv_dtype=fp8",
+        ),
         ("mla_prefill", "batch=1", "seq=2048", "kv_len=2048", "heads=16"),
         ("mla_decode", "batch=16", "seq=1", "kv_len=2048", "heads=16"),
-        ("moe", "tokens=64", "hidden=7168", "inter=2048", "topk=8", "experts=256", "tp=1", "ep=8", "dist=power_law_1.2"),
+        (
+            "moe",
+            "tokens=64",
+            "hidden=7168",
+            "inter=2048",
+            "topk=8",
+            "experts=256",
+            "tp=1",
+            "ep=8",
+            "dist=power_law_1.2",
+        ),
         ("all_reduce", "chips=8", "bytes=1000000"),
         ("alltoall", "chips=8", "bytes=1000000"),
         ("expert_dispatch", "tokens_per_rank=128", "hidden=7168", "topk=8", "experts=256", "ep=8", "nodes=1"),
@@ -133,7 +194,17 @@ def test_model_chips_models_and_claims(capsys: pytest.CaptureFixture[str]) -> No
     model = answer("model", "deepseek-v3", "--kv", "bf16", "--context", "4096", capsys=capsys)
     assert model["params_total"] == 671_026_419_200
     assert model["kv"]["bytes_per_token"] == 70_272
-    assert set(model) >= {"name", "params_active", "weights_bytes", "layers", "attention_share", "ffn_share", "mtp", "vision", "warnings"}
+    assert set(model) >= {
+        "name",
+        "params_active",
+        "weights_bytes",
+        "layers",
+        "attention_share",
+        "ffn_share",
+        "mtp",
+        "vision",
+        "warnings",
+    }
     chips = answer("chips", capsys=capsys)
     assert set(chips[0]) >= {"name", "kind", "peaks", "memory", "links", "power", "price", "unpublished"}
     models = answer("models", capsys=capsys)

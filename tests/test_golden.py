@@ -20,8 +20,12 @@ SCENARIOS = catalog.names("scenarios")
 def report(name: str) -> dict[str, Any]:
     """What a scenario's golden file holds: the answer without sources and version, six digits."""
     found = run(load_scenario(name)).to_dict()
-    kept = {key: found[key] for key in ("feasible", "reasons", "step", "memory", "pools", "links", "layers", "cost", "warnings")}
-    kept["ops"] = [{key: op[key] for key in ("op", "pool", "count", "flops", "bytes", "time_s", "bound")} for op in found["ops"]]
+    kept = {
+        key: found[key] for key in ("feasible", "reasons", "step", "memory", "pools", "links", "layers", "cost", "warnings")
+    }
+    kept["ops"] = [
+        {key: op[key] for key in ("op", "pool", "count", "flops", "bytes", "time_s", "bound")} for op in found["ops"]
+    ]
     kept["estimated_inputs"] = [item["input"] for item in found["estimated_inputs"][:5]]
     return rounded(kept)
 

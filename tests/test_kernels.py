@@ -275,9 +275,7 @@ def test_prefill_is_the_sum_of_decodes() -> None:
     consts = {**WIDTHS, "key_width": 128, "value_width": 128, "read_width": 256}
     common = {"sequences": 1, "heads": 16, "kv_heads": 2, "shards": 1}
     whole = _one("attention_prefill", {**common, "new": 40, "cached": 7}, consts)[c.FLOPS]
-    steps = [
-        _one("attention_decode", {**common, "queries": 1, "context": 7 + i}, consts)[c.FLOPS] for i in range(1, 41)
-    ]
+    steps = [_one("attention_decode", {**common, "queries": 1, "context": 7 + i}, consts)[c.FLOPS] for i in range(1, 41)]
     assert whole == pytest.approx(sum(steps))
     # several new tokens at once, as in verification: the mean of their contexts
     several = _one("attention_decode", {**common, "queries": 4, "context": 47}, consts)[c.FLOPS]

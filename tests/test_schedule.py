@@ -39,9 +39,7 @@ class Plan:
         tasks = [task for kind in self.kinds for task in kind]
         first = np.cumsum([0, *(len(kind) for kind in self.kinds)])
         inputs = [
-            [one if one < 0 else one + int(first[k]) for one in task[2]]
-            for k, kind in enumerate(self.kinds)
-            for task in kind
+            [one if one < 0 else one + int(first[k]) for one in task[2]] for k, kind in enumerate(self.kinds) for task in kind
         ]
         readers: list[list[int]] = [[] for _ in tasks]
         for reader, sources in enumerate(inputs):
@@ -68,9 +66,7 @@ def solve(plan: Plan) -> tuple[float, np.ndarray, np.ndarray]:
 
 
 # --- published pipelines (theory.md 1.1; MegaScale-Infer, arXiv 2504.02263, eq. 5 where it holds) -------------------
-def ping_pong(
-    batches: int, attention: float, ffn: float, wire: float, *, shared: bool = False, layers: int = 61
-) -> Plan:
+def ping_pong(batches: int, attention: float, ffn: float, wire: float, *, shared: bool = False, layers: int = 61) -> Plan:
     back = 2 if shared else 3
     layer = ((0, attention, (INPUT,)), (2, wire, (0,)), (1, ffn, (1,)), (back, wire, (2,)))
     return Plan((layer,), ((0, 0, layers),), batches)
@@ -129,10 +125,7 @@ def reference(plan: Plan) -> tuple[float, dict[tuple[int, int, int], tuple[float
     """
     layers = plan.layers
     places = [
-        (b, n, t)
-        for b in range(plan.batches)
-        for n, (kind, _) in enumerate(layers)
-        for t in range(len(plan.kinds[kind]))
+        (b, n, t) for b in range(plan.batches) for n, (kind, _) in enumerate(layers) for t in range(len(plan.kinds[kind]))
     ]
 
     def inputs(place: tuple[int, int, int]) -> list[tuple[int, int, int]]:

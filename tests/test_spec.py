@@ -104,7 +104,7 @@ def test_yaml_scalars_follow_yaml_1_2() -> None:
         ("a: 1\na: 2\n", "given twice", 2),
         ("a: &x 1\nb: *x\n", "anchors and aliases", 1),
         ("a: !!python/object/apply:os.system [ls]\n", "tags such as", 1),
-        ("a: [1, 2\n", "not valid YAML", 2),
+        ("a: [1, 2\n", "not valid YAML", 1),
         ("a: 1\n---\nb: 2\n", "second document", 2),
         ("? [1]\n: 2\n", "a key must be a plain word", 1),
     ],

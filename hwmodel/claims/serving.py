@@ -68,9 +68,7 @@ def disaggregated_prefill(known: Library) -> Iterator[Claim]:
     rate, prefill, speedup = 1.5, 0.5, 1.5
     inputs: dict[str, Value] = {"requests_per_s": rate, "prefill_s": prefill}
     yield row("TTFT of one server", "1.25 s", ttft_one_queue(rate, prefill), "D + R D^2 / (2 (1 - R D))", inputs)
-    yield row(
-        "TTFT of two pipeline stages", "0.575 s", ttft_two_stages(rate, prefill), "D + R D^2 / (4 (2 - R D))", inputs
-    )
+    yield row("TTFT of two pipeline stages", "0.575 s", ttft_two_stages(rate, prefill), "D + R D^2 / (4 (2 - R D))", inputs)
     yield row(
         "TTFT of two chips tensor parallel",
         "0.500 s",

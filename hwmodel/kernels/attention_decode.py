@@ -9,12 +9,24 @@ from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "attention_decode"
 DIMS = ("sequences", "queries", "context", "heads", "kv_heads", "shards")
-CONSTS = ("key_width", "value_width", "read_width", "kv_bytes", "activation_bytes", "window", "ratio", "topk", "softmax")
+CONSTS = (
+    "key_width",
+    "value_width",
+    "read_width",
+    "kv_bytes",
+    "activation_bytes",
+    "window",
+    "ratio",
+    "topk",
+    "softmax",
+)
 """Widths per head in elements; read_width: elements read per cached position and KV head (a latent is read once)."""
 
 
 @njit(cache=True, nogil=True)
-def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+def price(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
+) -> None:
     """Times (s), FLOP and bytes of decode attention on one chip.
 
     bytes = B kv_heads positions read_width b; FLOP = 2 B queries heads positions (key + value width), intensity 2 g / b

@@ -9,11 +9,23 @@ from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "attention_prefill"
 DIMS = ("sequences", "new", "cached", "heads", "kv_heads", "shards")
-CONSTS = ("key_width", "value_width", "read_width", "kv_bytes", "activation_bytes", "window", "ratio", "topk", "softmax")
+CONSTS = (
+    "key_width",
+    "value_width",
+    "read_width",
+    "kv_bytes",
+    "activation_bytes",
+    "window",
+    "ratio",
+    "topk",
+    "softmax",
+)
 
 
 @njit(cache=True, nogil=True)
-def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+def price(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
+) -> None:
     """Times (s), FLOP and bytes of prefill attention on one chip.
 
     FLOP = 2 B heads (key + value width) (S cached + S (S + 1) / 2); the exponentials run beside the products and set the

@@ -14,7 +14,14 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "p2p")
 
 @njit(cache=True)
 def one_level(
-    operation: float, size: float, n: float, bandwidth: float, latency: float, reduces: float, topology: float, peer: float
+    operation: float,
+    size: float,
+    n: float,
+    bandwidth: float,
+    latency: float,
+    reduces: float,
+    topology: float,
+    peer: float,
 ) -> tuple[float, float]:
     """(seconds on the wire, seconds of latency) of one collective over n chips joined by one kind of link.
 
@@ -62,7 +69,9 @@ def wire_bytes(operation: float, size: float, n: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+def price(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
+) -> None:
     """Times (s) and bytes of collectives, in one level or, past the link's domain, in two.
 
     Two levels: the buffer is reduced (gathered, exchanged) inside each domain over the first link, and 1/domain of it (all

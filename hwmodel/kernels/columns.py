@@ -24,7 +24,9 @@ PEAK = TILES + 2 * N_TILES  # FLOP/s, one per entry of DTYPES, 0 when the chip h
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "mxfp8", "fp6", "int4", "nvfp4", "mxfp4")
 TIER = PEAK + len(DTYPES)  # B/s as reached (peak x efficiency), one per memory tier
 N_TIERS = 4
-LINK = TIER + N_TIERS  # per link: bandwidth B/s as reached, latency s, domain, 1 if it reduces, topology, B/s to one peer (0: no limit)
+LINK = (
+    TIER + N_TIERS
+)  # per link: bandwidth B/s as reached, latency s, domain, 1 if it reduces, topology, B/s to one peer (0: no limit)
 N_LINKS = 4
 LINK_WIDTH = 6
 TOPOLOGIES = ("switch", "all_to_all", "ring", "torus", "point_to_point")

@@ -36,7 +36,9 @@ def grouped_time(tokens: float, n: float, k: float, peak: float, bins: np.ndarra
 
 
 @njit(cache=True, nogil=True)
-def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+def price(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
+) -> None:
     """Times (s), FLOP and bytes of the expert products of one chip.
 
     FLOP use the routed tokens; weight bytes use the expected distinct experts E (1 - (1 - k/E)^B), between k and E.

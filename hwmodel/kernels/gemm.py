@@ -14,7 +14,9 @@ CONSTS = ("weight_bytes", "input_bytes", "output_bytes")
 
 
 @njit(cache=True, nogil=True)
-def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+def price(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
+) -> None:
     """Times (s), FLOP and bytes of GEMMs on one chip each.
 
     t = max(tiles and waves at the reached peak, bytes at the reached bandwidth) + launch.

@@ -13,7 +13,9 @@ CONSTS = ("weight_bytes",)
 
 
 @njit(cache=True, nogil=True)
-def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+def price(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
+) -> None:
     """Times (s) and bytes of weight streaming: latency + distinct experts x elements x b / bandwidth of the way.
 
     Without bins (dense weights) all `experts` copies move. The device row is that of the way: slot 0 holds the smaller of

@@ -8,7 +8,15 @@ FACTORS = 6
 
 
 @njit(cache=True, nogil=True)
-def resolve(symbols: np.ndarray, unit: np.ndarray, coefficient: np.ndarray, which: np.ndarray, power: np.ndarray, each: np.ndarray, out: np.ndarray) -> None:
+def resolve(
+    symbols: np.ndarray,
+    unit: np.ndarray,
+    coefficient: np.ndarray,
+    which: np.ndarray,
+    power: np.ndarray,
+    each: np.ndarray,
+    out: np.ndarray,
+) -> None:
     """Dimensions of all ops at all points: the sum over terms of unit x ceil(coefficient x product of symbol^power) x each.
 
     symbols : (points, symbols); unit, coefficient : (ops, dims, TERMS); which, power, each : (ops, dims, TERMS, FACTORS),

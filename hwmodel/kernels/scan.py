@@ -13,7 +13,9 @@ CONSTS = ("state_bytes", "state_flops", "chunk_flops", "activation_bytes")
 
 
 @njit(cache=True, nogil=True)
-def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+def price(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
+) -> None:
     """Times (s), FLOP and bytes of a recurrence over `new` tokens per sequence on one chip.
 
     The state is read and written once per step. A single token runs the recurrence on vector units; more tokens run in

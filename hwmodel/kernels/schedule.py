@@ -120,7 +120,12 @@ def exact(
     layers = segment.shape[0]
     width = int(base[layers])
     total = batches * width
-    block, order, waits, where = np.zeros(total, np.int64), np.zeros(total, np.int64), np.zeros(total, np.int64), np.zeros(total, np.int64)
+    block, order, waits, where = (
+        np.zeros(total, np.int64),
+        np.zeros(total, np.int64),
+        np.zeros(total, np.int64),
+        np.zeros(total, np.int64),
+    )
     head = np.zeros(total + 1, np.int64)
     blocks = cut_blocks(segment, stage, tasks, lane, inputs, input_, base, batches, lanes, block, head, order, waits, where)
     time, heap, free = np.zeros(blocks), np.zeros(blocks, np.int64), np.zeros(stages * lanes)
@@ -172,7 +177,15 @@ def source(wanted: int, b: int, layer: int, base: np.ndarray, segment: np.ndarra
 
 @njit(cache=True)
 def release(
-    instance: int, by: int, now: float, block: np.ndarray, waits: np.ndarray, time: np.ndarray, heap: np.ndarray, waiting: int, order: np.ndarray
+    instance: int,
+    by: int,
+    now: float,
+    block: np.ndarray,
+    waits: np.ndarray,
+    time: np.ndarray,
+    heap: np.ndarray,
+    waiting: int,
+    order: np.ndarray,
 ) -> int:
     """One input of an instance's block is there at `now` (s); queue the block when it was the last. The queue's new length."""
     k = block[instance]

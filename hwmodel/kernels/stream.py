@@ -13,7 +13,9 @@ CONSTS = ("activation_bytes", "vector_flops", "kv_bytes", "weight_bytes")
 
 
 @njit(cache=True, nogil=True)
-def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+def price(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
+) -> None:
     """Times (s) and bytes of elementwise ops on one chip: max(vector FLOP / vector peak, bytes / bandwidth) + launch.
 
     dims : (points, ops, 2) rows (tokens) and width; consts : (ops, 4); others as in gemm. FLOPS counts matrix work: 0 here.

@@ -11,7 +11,9 @@ CONSTS = ("bytes",)
 
 
 @njit(cache=True, nogil=True)
-def price(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray) -> None:
+def price(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
+) -> None:
     """Times (s) and bytes of transfers: latency + bytes / aggregate bandwidth; one latency per transfer, one way.
 
     dims : (points, ops, 1) elements of the whole tensor, all chips together; consts : (ops, 1) B per element;

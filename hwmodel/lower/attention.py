@@ -117,7 +117,9 @@ class Attention(Block):
             into.linear("qkv", list(modules), columns=modules, inputs=[before] if before else None)
         written = 0 if self.kv_from_shared else self.kv_heads * (self.head_dim + self.v_dim)
         width = size(self.heads * self.head_dim, *heads) + size(written or self.kv_heads, *kv_heads)
-        norms = into.keep(m for m in into.rest() if m.startswith(f"{name}.") and m.endswith(("norm", "norm.weight", "norm.bias", "sinks")))
+        norms = into.keep(
+            m for m in into.rest() if m.startswith(f"{name}.") and m.endswith(("norm", "norm.weight", "norm.bias", "sinks"))
+        )
         inputs = None if self.share_q_dim is None else [queries, str(into.at)]
         into.stream("rope_append", width, moved=2, flops=4, stored=norms, inputs=inputs,
                     kv_bytes=written * into.kv.bytes / (self.heads * self.head_dim + (written or self.kv_heads)))  # fmt: skip

@@ -149,6 +149,7 @@ def _draft(graph: OpGraph, model: Model, at: str, formats: Formats) -> None:
     mtp = model.mtp
     if mtp is None:  # pragma: no cover - the caller checked
         return
+
     def format_of(weight: Weight) -> Format:
         return model.format_of_mtp(0, weight, formats.weights)
 

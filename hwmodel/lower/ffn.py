@@ -37,7 +37,6 @@ class Ffn(Block):
         lower_ffn(into, "", self.module, self.inter, self.gated, role="ffn")
 
 
-
 def ffn_weights(
     name: str,
     hidden: int,

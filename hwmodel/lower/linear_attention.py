@@ -82,7 +82,6 @@ class GatedDeltaNet(Block):
         into.linear("out_proj", [module(name, "out_proj")], inner=keys)
 
 
-
 class Kda(Block):
     """Kimi delta attention: a gated delta rule whose decay is per channel."""
 
@@ -104,9 +103,7 @@ class Kda(Block):
         found: list[Weight] = []
         for letter in "qkv":
             found.append(Weight(module(name, f"{letter}_proj"), wide, hidden, role="attention"))
-            found.append(
-                Weight(module(name, f"{letter}_conv1d"), wide, self.conv_width, role="attention", matrix=False)
-            )
+            found.append(Weight(module(name, f"{letter}_conv1d"), wide, self.conv_width, role="attention", matrix=False))
         for letter in "fg":
             found.append(Weight(module(name, f"{letter}_a_proj"), self.head_dim, hidden, role="attention"))
             found.append(Weight(module(name, f"{letter}_b_proj"), wide, self.head_dim, role="attention"))
@@ -144,7 +141,6 @@ class Kda(Block):
         into.linear("o", [module(name, "o_proj")], inner=heads)
 
 
-
 class Lightning(Block):
     """Lightning attention: linear attention with a fixed decay per head and a gated output (MiniMax-01)."""
 
@@ -171,9 +167,7 @@ class Lightning(Block):
     def cache(self) -> Cache:
         """The fp32 state of every head."""
         state = self.heads * self.head_dim * self.head_dim * 4
-        return Cache(
-            state_bytes=state, heads=self.heads, layout=f"state {self.heads} x {self.head_dim} x {self.head_dim}"
-        )
+        return Cache(state_bytes=state, heads=self.heads, layout=f"state {self.heads} x {self.head_dim} x {self.head_dim}")
 
     def lower(self, into: Lowering) -> None:
         """Joint projection with the gate, the decayed sum, norm, output projection."""
@@ -186,7 +180,6 @@ class Lightning(Block):
         into.linear("o", [module(name, "out_proj")], inner=heads)
 
 
-
 def convolve(into: Lowering, name: str, channels: int, axis: tuple[str, float], taps: int, vectors: tuple[str, ...]) -> None:
     """The short causal convolution over the last `taps` tokens, and the small vectors used beside it."""
     stored = into.keep(full for end in vectors if into.has(full := module(name, end)))
@@ -194,7 +187,14 @@ def convolve(into: Lowering, name: str, channels: int, axis: tuple[str, float], 
 
 
 def recurrence(
-    into: Lowering, heads: float, per_head: float, rows: int, columns: int, kept: Kept, chunk: int = 64, axis: str = "kv_heads"
+    into: Lowering,
+    heads: float,
+    per_head: float,
+    rows: int,
+    columns: int,
+    kept: Kept,
+    chunk: int = 64,
+    axis: str = "kv_heads",
 ) -> None:
     """The state update, one op per phase; `heads` shardable pieces of `per_head` states of rows x columns (fp32).
 

@@ -265,7 +265,11 @@ class Lowering:
         return form.matrix_bytes(weight.rows, weight.columns) / (weight.rows * weight.columns)
 
     def _gemm_consts(self, weight_bytes: float) -> dict[str, float]:
-        return {"weight_bytes": weight_bytes, "input_bytes": self.activations.bytes, "output_bytes": self.activations.bytes}
+        return {
+            "weight_bytes": weight_bytes,
+            "input_bytes": self.activations.bytes,
+            "output_bytes": self.activations.bytes,
+        }
 
 
 def step_tokens(phases: Sequence[str], outputs: bool = False) -> Dim:
@@ -274,7 +278,11 @@ def step_tokens(phases: Sequence[str], outputs: bool = False) -> Dim:
     if "decode" in phases:
         found += per_sequence("decode_sequences", "decode_queries")
     if "prefill" in phases:
-        found += symbol("prefill_sequences", "tokens") if outputs else per_sequence("prefill_sequences", "prefill_new", positions=True)
+        found += (
+            symbol("prefill_sequences", "tokens")
+            if outputs
+            else per_sequence("prefill_sequences", "prefill_new", positions=True)
+        )
     return found
 
 

@@ -104,13 +104,29 @@ class Moe(Block):
         pairs = into.tokens.on("tokens", "routed").pieces(float(self.topk), "experts")
         width = self.hidden_in(into)
         into.experts("experts_up", [module(name, end) for end in ends], columns=axis, inner=None, experts=chosen)
-        into.stream("experts_act", size(self.expert_inter, *axis), rows=pairs, moved=3 if self.gated else 2, flops=5, role="experts")
-        into.experts("experts_down", [module(name, "down_proj")], columns=None, inner=axis, experts=chosen, out=into.flow(width))
+        into.stream(
+            "experts_act",
+            size(self.expert_inter, *axis),
+            rows=pairs,
+            moved=3 if self.gated else 2,
+            flops=5,
+            role="experts",
+        )
+        into.experts(
+            "experts_down", [module(name, "down_proj")], columns=None, inner=axis, experts=chosen, out=into.flow(width)
+        )
         into.stream("combine", size(width), moved=self.topk + 1, flops=2 * self.topk, role="router")
         if self.latent:
             into.linear("latent_out", [module(self.module, "fc2_latent_proj")], role="shared")
         if branches:
-            into.stream("join", size(into.hidden), moved=1 + len(branches), flops=1, role="router", inputs=[str(into.at), *branches])
+            into.stream(
+                "join",
+                size(into.hidden),
+                moved=1 + len(branches),
+                flops=1,
+                role="router",
+                inputs=[str(into.at), *branches],
+            )
 
     def hidden_in(self, into: Lowering) -> int:
         """Width the routed experts read and write."""

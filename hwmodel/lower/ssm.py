@@ -93,4 +93,3 @@ class Mamba2(Block):
         recurrence(into, groups[1], self.heads / self.groups, self.head_dim, self.state_dim, into.kept(self.cache()))
         into.stream("gated_norm", size(self.inner, *groups), moved=3, flops=8, stored=into.keep([module(name, "norm")]))
         into.linear("out_proj", [module(name, "out_proj")], inner=groups)
-

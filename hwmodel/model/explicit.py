@@ -100,22 +100,16 @@ def _format(document: Document, key: str, name: str | None, problems: list[Probl
 
 def _layer(document: Document, index: int, group: LayerGroup, hidden: int, problems: list[Problem]) -> Layer:
     at: Path_ = ("layers", index)
-    blocks = {
-        part: _block(document, (*at, part), part, getattr(group, part), problems) for part in ("attention", "ffn")
-    }
+    blocks = {part: _block(document, (*at, part), part, getattr(group, part), problems) for part in ("attention", "ffn")}
     if group.attention is None and group.ffn is None:
         problems.append(document.problem(at, "has neither 'attention' nor 'ffn'"))
     number = group.norms if group.norms is not None else sum(block is not None for block in blocks.values())
     names = ("input_layernorm", "post_attention_layernorm")
-    extra = tuple(
-        Weight(names[i] if i < len(names) else f"norm_{i}", hidden, role="norm", matrix=False) for i in range(number)
-    )
+    extra = tuple(Weight(names[i] if i < len(names) else f"norm_{i}", hidden, role="norm", matrix=False) for i in range(number))
     return Layer(blocks["attention"], blocks["ffn"], extra)
 
 
-def _block(
-    document: Document, at: Path_, part: str, raw: dict[str, Any] | None, problems: list[Problem]
-) -> Block | None:
+def _block(document: Document, at: Path_, part: str, raw: dict[str, Any] | None, problems: list[Problem]) -> Block | None:
     """One block by its kind; its problems are noted, not raised."""
     if raw is None:
         return None

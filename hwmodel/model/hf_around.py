@@ -19,9 +19,7 @@ def vector(name: str, size: int, bias: bool = False) -> list[Weight]:
     return [*found, Weight(f"{name}.bias", size, role="norm", matrix=False)] if bias else found
 
 
-def extras(
-    config: Config, family: Family, hidden: int, attention: Block | None, ffn: Block | None
-) -> tuple[Weight, ...]:
+def extras(config: Config, family: Family, hidden: int, attention: Block | None, ffn: Block | None) -> tuple[Weight, ...]:
     """Norms, scalars, per-layer embedding projections and hyper-connections of one layer."""
     found = [weight for name in _norm_names(config, family, attention, ffn)
              for weight in vector(name, hidden, family.norm_bias)]  # fmt: skip

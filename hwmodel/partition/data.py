@@ -51,7 +51,9 @@ def data_degrees(degrees: Mapping[str, int], cluster: Cluster) -> tuple[dict[str
         for group, what in groups:
             if pool.count % group:
                 fits = [str(n) for n in (group * (pool.count // group), group * (pool.count // group + 1)) if n]
-                reasons.append(f"pool {pool.name}: {pool.count} chips are no multiple of {what} = {group}; use {' or '.join(fits)} chips")
+                reasons.append(
+                    f"pool {pool.name}: {pool.count} chips are no multiple of {what} = {group}; use {' or '.join(fits)} chips"
+                )
         found[f"{pool.name}.dp"] = max(1, pool.count // dense)
         found[f"{pool.name}.edp"] = max(1, pool.count // expert)
     return found, list(dict.fromkeys(reasons))

@@ -74,7 +74,9 @@ class Expert(Strategy):
                 check_divides(graph, cluster.pool(pool), "columns of the expert width", term.count, self.tensor)
         held = experts[0].experts.held if experts[0].experts else 0
         if held and self.degree > held:
-            graph.reasons.append(f"pool {pool}: {self.degree} groups for {held} experts; use at most {held}, and tensor: for the rest")
+            graph.reasons.append(
+                f"pool {pool}: {self.degree} groups for {held} experts; use at most {held}, and tensor: for the rest"
+            )
         elif held and held % self.degree:
             most = -(-held // self.degree)
             graph.notes.append(f"pool {pool}: {held} experts over {self.degree} groups: padded to {most} slots each")
@@ -114,7 +116,9 @@ class Expert(Strategy):
         share = collective(f"{op.segment}.share", "all_gather", pairs, group, op.consts["input_bytes"], op, link,
                            out=graph.op(before).out)  # fmt: skip
         graph.insert_after(before, share, only=[first])
-        total = collective(f"{op.segment}.sum", "reduce_scatter", pairs, group, back.consts["output_bytes"], back, link, out=back.out)
+        total = collective(
+            f"{op.segment}.sum", "reduce_scatter", pairs, group, back.consts["output_bytes"], back, link, out=back.out
+        )
         graph.insert_after(last, total)
 
     def _all_to_all(self, graph: OpGraph, pool: str, link: str, first: str, last: str) -> None:
@@ -132,7 +136,9 @@ class Expert(Strategy):
         send = collective(f"{op.segment}.dispatch", "all_to_all", tokens, chips, width, op, link, out=source.out)
         graph.insert_after(before, send, only=[first])
         back = graph.op(last)
-        ret = collective(f"{op.segment}.collect", "all_to_all", tokens, chips, back.consts["output_bytes"], back, link, out=back.out)
+        ret = collective(
+            f"{op.segment}.collect", "all_to_all", tokens, chips, back.consts["output_bytes"], back, link, out=back.out
+        )
         graph.insert_after(last, ret)
 
 

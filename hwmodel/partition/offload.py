@@ -89,7 +89,9 @@ def _split(graph: OpGraph, home: str, fraction: float) -> set[str]:
         total = op.experts or next(o.experts for o in chosen if o.experts and o.segment == op.segment)
         far = round(total.total * fraction) if total else 0
         if total is None or far in (0, total.total):
-            graph.reasons.append(f"offload: fraction {fraction:g} of {total.total if total else 0} experts is no whole number of experts")
+            graph.reasons.append(
+                f"offload: fraction {fraction:g} of {total.total if total else 0} experts is no whole number of experts"
+            )
             return set()
         near = total.total - far
         graph.put(_part(op, op.name, Experts(total.total, total.topk, 0, near), near / total.total))

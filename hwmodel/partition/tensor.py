@@ -93,6 +93,13 @@ class Tensor(Strategy):
                 note = f"pool {pool.name}: {term.count:g} KV heads over {self.degree} chips: each head is kept {copies:g} times"
                 if note not in graph.notes:
                     graph.notes.append(note)
-                check_divides(graph, pool, f"chips ({term.count:g} KV heads)", self.degree, int(term.count), "use a multiple of it")
+                check_divides(
+                    graph,
+                    pool,
+                    f"chips ({term.count:g} KV heads)",
+                    self.degree,
+                    int(term.count),
+                    "use a multiple of it",
+                )
             else:
                 check_divides(graph, pool, "KV heads", term.count, self.degree)

@@ -30,7 +30,7 @@ def verify(graph: OpGraph, original: OpGraph, after: Strategy) -> None:
     who = f"strategy '{after.kind}'"
     if not nx.is_directed_acyclic_graph(graph.nx):
         raise InternalError(f"{who} left a cycle in the graph")
-    ones = {name: 1.0 for name in (*WORKLOAD, *graph.degrees)}
+    ones = dict.fromkeys((*WORKLOAD, *graph.degrees), 1.0)
     _same(_work(original, ones), _work(graph, ones), f"{who}: work of")
     _same(_weights(original, ones), _weights(graph, ones), f"{who}: weights of")
     for op in graph.ops():

@@ -75,5 +75,9 @@ def _plain(spec: Any, chip: Chip) -> dict[str, Any]:
 
 
 def _number(number: Number, chip: Chip) -> dict[str, Any]:
-    found: dict[str, Any] = {"value": float(number), "status": number.status, "source": chip.sources.get(number.source, number.source)}
+    found: dict[str, Any] = {
+        "value": float(number),
+        "status": number.status,
+        "source": chip.sources.get(number.source, number.source),
+    }
     return {**found, "low": number.low, "high": number.high} if number.ranged else found

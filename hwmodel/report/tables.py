@@ -100,7 +100,12 @@ def _pools(result: Result) -> Table:
         )
         for row in result.pools
     ]  # fmt: skip
-    found = table("pools, share of the step by bound", ("pool", "chips", "busy", "compute", "memory", "link", "overhead", "idle", "bound"), rows, 2)
+    found = table(
+        "pools, share of the step by bound",
+        ("pool", "chips", "busy", "compute", "memory", "link", "overhead", "idle", "bound"),
+        rows,
+        2,
+    )
     for link in result.links:
         if link.source != link.target:
             found.add_row(f"{link.source} > {link.target}", gigabytes(link.bytes), f"{link.busy_fraction:.1%}")
@@ -126,7 +131,12 @@ def _ops(result: Result, costliest: int) -> Table:
         )
         for op in rows
     ]  # fmt: skip
-    return table(f"the {len(cells)} costliest ops", ("op", "pool", "times", "each", "of all op time", "work", "bytes", "bound"), cells, 2)
+    return table(
+        f"the {len(cells)} costliest ops",
+        ("op", "pool", "times", "each", "of all op time", "work", "bytes", "bound"),
+        cells,
+        2,
+    )
 
 
 def _footer(result: Result) -> list[Text]:
@@ -150,7 +160,15 @@ def fit_answer(found: Fit, scenario: str) -> RenderableType:
     grid.add_row("longest context at this batch", f"{found.max_context:,}")
     grid.add_row("KV of one sequence, fullest chip", gigabytes(found.kv_bytes_per_sequence))
     lines = [Text(f"  - {reason}", style="red") for reason in found.reasons]
-    return Group(Text(scenario, style="bold"), *lines, grid, "", _memory(found.memory), "", Text(f"limit: {found.limit}", style="dim"))
+    return Group(
+        Text(scenario, style="bold"),
+        *lines,
+        grid,
+        "",
+        _memory(found.memory),
+        "",
+        Text(f"limit: {found.limit}", style="dim"),
+    )
 
 
 def model_answer(found: dict[str, Any]) -> RenderableType:
@@ -164,7 +182,10 @@ def model_answer(found: dict[str, Any]) -> RenderableType:
         ("  without input embedding", f"{active['excl_input_embedding']:,.0f}"),
         ("  without both embeddings", f"{active['excl_embeddings']:,.0f}"),
         ("weights", f"{gigabytes(found['weights_bytes'])} = {found['weights_bytes'] / 2**30:.2f} GiB"),
-        ("KV cache", f"{kv['bytes_per_token']:,.0f} B per token + {kv['fixed_bytes_per_sequence']:,.0f} B per sequence"),
+        (
+            "KV cache",
+            f"{kv['bytes_per_token']:,.0f} B per token + {kv['fixed_bytes_per_sequence']:,.0f} B per sequence",
+        ),
         ("  layout", str(kv["layout"])),
     ]
     if kv.get("bytes_at_context") is not None:
@@ -204,7 +225,7 @@ def chips_answer(chips: Sequence[Chip]) -> RenderableType:
     for chip in chips:
         peaks = chip.peaks.by_dtype()
         best = max(peaks, key=lambda name: peaks[name])
-        wide = next((name for name in ("bf16", "fp16", *peaks) if name in peaks))
+        wide = next(name for name in ("bf16", "fp16", *peaks) if name in peaks)
         link = show(chip.links[0].bandwidth_bytes_per_s, "bytes_per_s", 3) if chip.links else "-"
         rows.append(
             (
@@ -212,7 +233,12 @@ def chips_answer(chips: Sequence[Chip]) -> RenderableType:
                 gigabytes(chip.main.capacity_bytes), show(chip.main.bandwidth_bytes_per_s, "bytes_per_s", 3), chip.main.tier, link,
             )
         )  # fmt: skip
-    return table("", ("chip", "kind", "16 bit, dense", "fastest, dense", "memory", "bandwidth", "tier", "link per direction"), rows, 2)
+    return table(
+        "",
+        ("chip", "kind", "16 bit, dense", "fastest, dense", "memory", "bandwidth", "tier", "link per direction"),
+        rows,
+        2,
+    )
 
 
 def chip_answer(chip: Chip) -> RenderableType:

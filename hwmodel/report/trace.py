@@ -116,9 +116,7 @@ def _event(event: Event, ids: tuple[int, int], facts: dict[str, Any], *, inside:
     }
 
 
-def _names(
-    result: Result, processes: dict[str, int], ids: dict[tuple[str, int], tuple[int, int]]
-) -> list[dict[str, Any]]:
+def _names(result: Result, processes: dict[str, int], ids: dict[tuple[str, int], tuple[int, int]]) -> list[dict[str, Any]]:
     """Metadata events: what processes and threads are called and how they are ordered."""
     cluster, stages = result.placed.scenario.cluster, result.placed.timeline.program.stages
     said = {pool.name: f"{pool.name}: {pool.count:,} x {pool.chip.name}" for pool in cluster.pools}

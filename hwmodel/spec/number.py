@@ -70,9 +70,7 @@ class Unit:
             ),
         )
 
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         plain: dict[str, Any] = {"type": "string", "examples": [units.example(self.dimension).split("'")[0]]}
         if self.dimension == "number":
             plain = {"type": ["number", "string"]}

@@ -42,9 +42,7 @@ def yaml_key(name: str) -> str:
 class Spec(BaseModel):
     """A frozen typed block of a file; its fields are its schema, its documentation and its error messages."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=yaml_key, populate_by_name=True, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=yaml_key, populate_by_name=True, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -80,10 +78,7 @@ class Sourced(Spec):
         given = {key: raw[key] for key in ("source", "status") if isinstance(raw.get(key), str)}
         if given.get("status", STATUSES[0]) not in STATUSES:  # said once, where it stands
             del given["status"]
-        return {
-            key: _passed(value, given, _is_quantity(cls, key)) if key not in given else value
-            for key, value in raw.items()
-        }
+        return {key: _passed(value, given, _is_quantity(cls, key)) if key not in given else value for key, value in raw.items()}
 
 
 def _counts(annotation: Any) -> bool:

@@ -115,9 +115,7 @@ def show(value: float, dimension: str, digits: int = 4) -> str:
         return f"{value:.{digits}g} {unit}".strip()
     prefixes = {**{k: v for k, v in SMALL.items() if k != "µ"}, **{k: v for k, v in DECIMAL.items() if k != "K"}}
     allowed = sorted((scale, prefix) for prefix, scale in prefixes.items() if prefix + unit in UNITS[dimension])
-    scale, prefix = next(
-        (pair for pair in reversed(allowed) if abs(value) >= pair[0] * (1 - 0.5 * 10**-digits)), allowed[0]
-    )
+    scale, prefix = next((pair for pair in reversed(allowed) if abs(value) >= pair[0] * (1 - 0.5 * 10**-digits)), allowed[0])
     return f"{value / scale:.{digits}g} {prefix}{unit}"
 
 

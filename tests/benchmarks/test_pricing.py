@@ -23,7 +23,10 @@ def test_price_many_points(name: str, benchmark: Any) -> None:
     graph = partition(lower(scenario.model, "decode", scenario.formats), scenario.plan, scenario.cluster)
     table = pack(graph, scenario.cluster, scenario.workload.routing)
     rows = [
-        points(table, graph.symbols(scenario.workload.model_copy(update={"batch": 1 + i % 500, "context": 1000 + i}).symbols()))
+        points(
+            table,
+            graph.symbols(scenario.workload.model_copy(update={"batch": 1 + i % 500, "context": 1000 + i}).symbols()),
+        )
         for i in range(1000)
     ]
     symbols = np.concatenate(rows)

@@ -23,7 +23,12 @@ def seconds(arguments: list[str], times: int, **environment: str) -> float:
     best = float("inf")
     for _ in range(times):
         start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "hwmodel", *arguments], check=True, capture_output=True, env={**os.environ, **environment})
+        subprocess.run(
+            [sys.executable, "-m", "hwmodel", *arguments],
+            check=True,
+            capture_output=True,
+            env={**os.environ, **environment},
+        )
         best = min(best, time.perf_counter() - start)
     return best
 
