@@ -383,7 +383,7 @@ def test_thousands_of_unknown_keys_are_summed_up(capsys: Capture) -> None:
         ("cluster.pools.gpu.chip={extends: h100_sxm, peaks: 3}", "chip.peaks: expected a mapping of keys to values, got 3"),
         ("cluster.pools.gpu.memory_reserve=1", "memory_reserve: must be a share of the memory, less than 100 %"),
         ("cluster.pools.gpu.memory_reserve=.nan", "memory_reserve: expected a finite number, got nan"),
-        ("cluster.pools.gpu.override.memory.hbm.bandwith=4 TB/s", "no number 'memory.hbm.bandwith', did you mean 'memory.hbm.b"),
+        ("cluster.pools.gpu.override.memory.hbm.bandwith=4 TB/s", "did you mean 'memory.hbm.bandwidth'?"),
         ("cluster.pools.gpu.override.memory.hbm.bandwidth=0 TB/s", "memory.hbm.bandwidth: must be more than zero"),
         ("cluster.pools.gpu.override.memory.hbm.bandwidth=4 TB", "'4 TB' is in B; expected B/s, such as '3.35 TB/s'"),
         ("cluster.pools.gpu.override.efficiency.compute=2", "efficiency.compute: is a share of the peak"),
@@ -428,7 +428,7 @@ def test_all_settings_are_read(capsys: Capture) -> None:
         ("[5]", "plan[0]: expected a mapping of keys to values, got 5"),
         ("[null]", "plan[0]: expected a mapping of keys to values, got nothing"),
         ("[{}]", "plan[0]: expected one strategy, such as 'tensor: {degree: 4}', got none"),
-        ("[{tensor: {degree: 4}, expert: {degree: 2}}]", "expected one strategy, such as 'tensor: {degree: 4}', got 'tensor' and"),
+        ("[{tensor: {degree: 4}, expert: {degree: 2}}]", "such as 'tensor: {degree: 4}', got 'tensor' and 'expert'"),
         ("[{tensr: {degree: 2}}]", "plan[0].tensr: unknown strategy 'tensr', did you mean 'tensor'?"),
         ("[{null: {}}]", "unknown strategy 'null' (known: context, data, "),
         ("[{tensor: 4}]", "expected the fields of 'tensor' as a mapping, such as {degree: ...}, got 4"),
@@ -535,8 +535,10 @@ def test_all_problems_of_a_scenario_at_once(capsys: Capture) -> None:
         "plan:\n  - tensr: {}\n  - tensor: {degre: 4}\nworkload: {phase: decode, batch: 16, contxt: 3}\n"
     )
     said = refused(capsys, "run", "./bad.yaml")
-    expected = ["2:1: clustr: unknown key", "6:30: cluster.pools.gpu.count: must be at least 1", "10:38: workload.contxt: unknown",
-                "1:8: model: no model named", "8:5: plan[0].tensr: unknown strategy", "9:14: plan[1].tensor.degre: unknown key",
+    expected = ["2:1: clustr: unknown key", "6:30: cluster.pools.gpu.count: must be at least 1",
+                "10:38: workload.contxt: unknown",
+                "1:8: model: no model named", "8:5: plan[0].tensr: unknown strategy",
+                "9:14: plan[1].tensor.degre: unknown key",
                 "6:17: cluster.pools.gpu.chip: no chip named 'h100', did you mean 'h100_sxm'?"]  # fmt: skip
     assert [item for item in expected if f"bad.yaml:{item}" not in said] == []
     lines = [int(row.split(":")[2]) for row in said.splitlines() if row.startswith("error: ")]
@@ -639,7 +641,7 @@ OPTIONS = ("--model", "llama-3.1-8b", "--chip", "h100_sxm")
         (("run", *OPTIONS, "--pp", "100000"), "--pp 100000: plan[0].pipeline.stages: must be at most 512, got 100000"),
         (("run", *OPTIONS, "--phase", "decod"), "'decod' is not one of"),
         (("run", *OPTIONS, "--weights", "fp3"), "--weights fp3: dtypes.weights: unknown dtype 'fp3'"),
-        (("run", *OPTIONS[:2], "--chip", "h100"), "--chip h100: cluster.pools.chips.chip: no chip named 'h100', did you mean"),
+        (("run", *OPTIONS[:2], "--chip", "h100"), "--chip h100: cluster.pools.chips.chip: no chip named 'h100', did"),
         (("run", "--model", "llama-3.1-8", *OPTIONS[2:]), "--model llama-3.1-8: model: no model named 'llama-3.1-8', did"),
         (("run", *OPTIONS, "--set", "workload.bach=2"), "did you mean 'batch'?"),
         (("model", "deepseek-v3", "--kv", "fp3"), "unknown dtype 'fp3'"),
@@ -678,7 +680,8 @@ JUNK = st.sampled_from(
      "", " ", "x", "12", "1 GB", "1 GB/s", "-3 us", "0 s", "1e-300 s", "1e300 FLOP/s", "nan W", "3 %", "h100_sxm", "gpu",
      "fp8", "h100_sxm.yaml", "./x.yaml", "/dev/zero", "\x1b[31m", "é\u2028ü", "a.b", "a>b", "x" * 5000, [], [1], [None],
      ["x"], [[1, 2]], {}, {"a": 1}, {"value": "1 GB"}, {"value": 3, "range": [1, 2]}, {"value": "3 us", "range": ["1 s", 0]},
-     [{}], [{"tier": "hbm"}], {"extends": "h100_sxm"}, {"kind": "zipf"}, {"tensor": {"degree": 2}}, [{"tensor": {"degree": 2}}]]
+     [{}], [{"tier": "hbm"}], {"extends": "h100_sxm"}, {"kind": "zipf"}, {"tensor": {"degree": 2}},
+     [{"tensor": {"degree": 2}}]]
 )  # fmt: skip
 KEYS = st.sampled_from(
     ["x", "", "extends", "name", "value", "source", "status", "batch", "tier", "0", "a.b", "a>b", "\x00", "null"]
@@ -726,14 +729,16 @@ def mutate(value: Any, data: st.DataObject) -> Any:
 
 def survives(make: Callable[[], object]) -> None:
     """An `InputError` that says something, or a result, within a few seconds."""
+    said = None
     with at_most(20):
         try:
             make()
         except InputError as error:
-            assert error.problems
-            assert all(problem.message for problem in error.problems)
-            assert len(str(error)) < 300_000
-            str(error).encode()
+            said = error
+    if said is not None:
+        assert said.problems
+        assert all(problem.message for problem in said.problems)
+        assert len(str(said).encode()) < 300_000
 
 
 CHIPS = [yamlfile.load(ROOT / "chips" / f"{name}.yaml").value for name in ("h100_sxm", "groq3_lpu", "lpddr5x_pim")]
@@ -786,7 +791,7 @@ def test_mutated_settings(scenario: Any, data: st.DataObject) -> None:
     document = Document("s.yaml", scenario, {}, ())
     path = data.draw(st.sampled_from(paths(scenario)))
     key = ".".join(str(part) for part in path) + data.draw(st.sampled_from(["", ".x", ".0", "x", "."]))
-    text = f"{key}={data.draw(st.one_of(JUNK.map(str), JUNK.map(lambda junk: yaml.safe_dump(junk)), st.text(max_size=20)))}"
+    text = f"{key}={data.draw(st.one_of(JUNK.map(str), JUNK.map(yaml.safe_dump), st.text(max_size=20)))}"
     survives(lambda: run(scenario_from(override(document, [text]), "s")))
 
 
@@ -798,7 +803,8 @@ def test_mutilated_text(text: str, data: st.DataObject) -> None:
         start = data.draw(st.integers(0, len(raw)))
         end = start + data.draw(st.sampled_from([0, 0, 1, 2, 30]))
         raw[start:end] = data.draw(st.one_of(st.binary(max_size=4), st.sampled_from(
-            [b"\n", b"\t", b"  ", b": ", b"- ", b"[", b"{", b"}", b'"', b"'", b"|", b">", b"#", b"*a", b"&a ", b"!!x ", b"---\n", b"? "]
+            [b"\n", b"\t", b"  ", b": ", b"- ", b"[", b"{", b"}", b'"', b"'", b"|", b">", b"#",
+            b"*a", b"&a ", b"!!x ", b"---\n", b"? "]
         )))  # fmt: skip
     for name in ("t.yaml", "t.json"):
         Path(name).write_bytes(bytes(raw))
@@ -821,7 +827,6 @@ def test_random_bytes(raw: bytes) -> None:
 def test_any_quantity(raw: object, dimension: str) -> None:
     try:
         value = units.parse(raw, dimension)
-    except ValueError as error:
-        assert str(error)
-    else:
-        assert value == 0 or units.SMALLEST <= value <= units.LARGEST
+    except ValueError:
+        return
+    assert value == 0 or units.SMALLEST <= value <= units.LARGEST
