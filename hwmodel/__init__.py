@@ -28,7 +28,7 @@ _HOMES = {
     "claims": "hwmodel.claims",
     "InputError": "hwmodel.spec.errors",
 }
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604  the keys of _HOMES are strings
 
 if TYPE_CHECKING:
     from hwmodel.claims import claims as claims

@@ -162,6 +162,10 @@ def symbol(name: str, axis: str = "", unit: float = 1.0) -> Dim:
     return Dim((Term(unit, 1.0, ((name, 1),), (axis,) if axis else ()),))
 
 
+ONE, NONE = size(1), size(0)
+"""Sizes that most ops have: one copy, split or repeat; no output."""
+
+
 @dataclass(frozen=True)
 class Stored:
     """A weight as it lies in the memory of one chip."""
@@ -171,7 +175,7 @@ class Stored:
     """Of one copy."""
     bytes_per_element: float
     role: str = "other"
-    copies: Dim = size(1)
+    copies: Dim = ONE
     """Experts, each an indivisible piece."""
     block: int = 0
     """Side of a square quantisation block that a split may not cut."""
@@ -195,7 +199,7 @@ class Kept:
     state_bytes: Dim
     kv_bytes: float
     """Bytes per KV element."""
-    split: Dim = size(1)
+    split: Dim = ONE
     """Chips that share the positions of a sequence."""
 
     def bytes_per_sequence(self, context: float, symbols: Mapping[str, float], *, windowed: bool = True) -> float:
@@ -239,7 +243,7 @@ class Op:
     experts: Experts | None = None
     contracts: tuple[str, ...] = ()
     """Dims that are summed over: sharding one leaves partial results."""
-    out: Dim = size(0)
+    out: Dim = NONE
     """Elements of the output, whole tensor."""
     out_bytes: float = 2.0
     phase: str = "all"
@@ -255,7 +259,7 @@ class Op:
     """Link or way it uses: a link name of the chip, or ``pool>pool``."""
     lane: str = ""
     """Of a transfer: the resource it occupies when it is not the way itself (both directions on one link)."""
-    repeats: Dim = size(1)
+    repeats: Dim = ONE
     """Executions per step and layer."""
     note: str = ""
     base_stored: tuple[Stored, ...] = ()
@@ -334,7 +338,7 @@ class OpGraph:
     segments: tuple[Segment, ...]
     sequence: tuple[int, ...]
     """Index into `segments` for every layer from the bottom up."""
-    nx: Any = field(default_factory=lambda: nx.DiGraph())
+    nx: Any = field(default_factory=lambda: nx.DiGraph())  # noqa: PLW0108  the stubs give the bare class no node type
     degrees: dict[str, int] = field(default_factory=dict)
     """Value of every degree symbol."""
     micro_batches: int = 1

@@ -140,7 +140,8 @@ def misfits(rows: list[MemoryRow], cluster: Cluster) -> list[str]:
             kept = f" less {_gb(row.reserve_bytes)} reserve" if row.reserve_bytes else ""
             chip = cluster.pool(row.pool).chip.name
             found.append(
-                f"memory: pool {row.pool} needs {_gb(need)} of {row.tier} per chip ({parts}); {chip} has {_gb(row.capacity_bytes)}{kept}"
+                f"memory: pool {row.pool} needs {_gb(need)} of {row.tier} per chip ({parts}); "
+                f"{chip} has {_gb(row.capacity_bytes)}{kept}"
             )
     return found
 

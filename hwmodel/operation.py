@@ -188,8 +188,9 @@ def _attention(s: Mapping[str, Any], form: Format, phase: str) -> list[Op]:
     kv = fmt(s["kv_dtype"]) if s["kv_dtype"] else form
     if s["heads"] % s["kv_heads"]:
         raise InputError(f"op attention_{phase}: {s['heads']} heads are not a multiple of {s['kv_heads']} kv_heads")
-    return [_core(phase, s["batch"], s.get("seq", 1), s.get("kv_len", 0), s["heads"], s["kv_heads"], s["head_dim"], s["head_dim"],
-                  2 * s["head_dim"], kv, form, s["window"])]  # fmt: skip
+    dim = s["head_dim"]
+    new, length = s.get("seq", 1), s.get("kv_len", 0)
+    return [_core(phase, s["batch"], new, length, s["heads"], s["kv_heads"], dim, dim, 2 * dim, kv, form, s["window"])]
 
 
 def _core(
@@ -232,8 +233,14 @@ def _moe(s: Mapping[str, Any], form: Format) -> list[Op]:
         form,
         experts=chosen,
     )
-    act = _op("act", "stream", {"rows": pairs, "width": inter},
-              {"activation_bytes": 2.0 * (3 if gated else 2), "vector_flops": 5, "kv_bytes": 0, "weight_bytes": 0}, form, compute=("bf16", "fp16", *form.compute))  # fmt: skip
+    act = _op(
+        "act",
+        "stream",
+        {"rows": pairs, "width": inter},
+        {"activation_bytes": 2.0 * (3 if gated else 2), "vector_flops": 5, "kv_bytes": 0, "weight_bytes": 0},
+        form,
+        compute=("bf16", "fp16", *form.compute),
+    )
     down = _op(
         "down",
         "experts",
@@ -264,7 +271,10 @@ def _exchange(s: Mapping[str, Any], form: Format) -> list[Op]:
 _ANY = c.DTYPES
 _PLAIN = ("batch", "heads", "kv_heads", "head_dim")
 _OPTIONAL = {"window": 0, "kv_dtype": ""}
-_WIRE = "wire: all_reduce min(one-shot, two-shot, in-switch), others (n-1)/n S/B; plus one latency per phase (kernels/collective.py)"
+_WIRE = (
+    "wire: all_reduce min(one-shot, two-shot, in-switch), others (n-1)/n S/B; "
+    "plus one latency per phase (kernels/collective.py)"
+)
 KINDS: dict[str, _Kind] = {
     "gemm": _Kind(
         ("m", "n", "k"),
@@ -277,13 +287,13 @@ KINDS: dict[str, _Kind] = {
         _OPTIONAL,
         lambda s, f: _attention(s, f, "prefill"),
         "max(2 B h (dk + dv) S(S+1)/2 / peak, exponentials, bytes / bandwidth) + launch",
-    ),  # fmt: skip
+    ),
     "attention_decode": _Kind(
         (*_PLAIN, "kv_len"),
         _OPTIONAL,
         lambda s, f: _attention(s, f, "decode"),
         "max(B kv_heads min(L, window) (dk + dv) b / bandwidth, FLOP / peak) + launch",
-    ),  # fmt: skip
+    ),
     "mla_prefill": _Kind(
         ("batch", "seq", "kv_len", "heads"),
         {},
@@ -301,7 +311,7 @@ KINDS: dict[str, _Kind] = {
         {"dist": "balanced", "gated": "true"},
         _moe,
         "two grouped products over the distinct experts E(1 - (1 - k/E)^T), expected tiles per expert, and the activation",
-    ),  # fmt: skip
+    ),
     "expert_dispatch": _Kind(("tokens_per_rank", "hidden", "topk", "experts", "ep", "nodes"), {}, _exchange, _WIRE),
     "expert_combine": _Kind(("tokens_per_rank", "hidden", "topk", "experts", "ep", "nodes"), {}, _exchange, _WIRE),
     **{name: _Kind(("chips", "bytes"), {}, _collective(name), _WIRE) for name in OPERATIONS},

@@ -178,7 +178,8 @@ def assemble(placed: Placed, time: float, host: float, parts: int, around: Sprea
     step = _step(placed, time, host, parts, around)
     spent, why = cost(scenario.cluster, step.tokens_per_s)
     stacks = [
-        f"pool {pool.name}: no calibration of {pool.chip.name} for stack '{pool.stack}' is known; its stated efficiencies are used"
+        f"pool {pool.name}: no calibration of {pool.chip.name} for stack '{pool.stack}' is known; "
+        "its stated efficiencies are used"
         for pool in scenario.cluster.pools if pool.stack
     ]  # fmt: skip
     warnings = tuple(dict.fromkeys([*scenario.model.warnings, *placed.table.notes, *graph.notes, *stacks]))
@@ -327,7 +328,8 @@ def _assumptions(placed: Placed) -> tuple[str, ...]:
     scenario = placed.scenario
     if placed.ideal:
         return (
-            "physical floor: efficiencies 1, overheads, latencies and reserve 0, activations on the chip, the head on the last token",
+            "physical floor: efficiencies 1, overheads, latencies and reserve 0, activations on the chip, "
+            "the head on the last token",
         )
     reserves = ", ".join(f"{pool.name} {pool.memory_reserve:.0%}" for pool in scenario.cluster.pools)
     routing = scenario.workload.routing
@@ -335,5 +337,6 @@ def _assumptions(placed: Placed) -> tuple[str, ...]:
         f"memory kept free: {reserves}",
         f"KV cache in {scenario.formats.kv.name} (from {scenario.kv_from}), {scenario.workload.kv_alloc}",
         f"expert popularity: {routing.kind}" + (f", s = {routing.s:g}" if routing.kind == "zipf" else ""),
-        "uncalibrated: each chip's stated efficiencies and overheads; compute and memory overlap inside an op, ops follow one another",
+        "uncalibrated: each chip's stated efficiencies and overheads; compute and memory overlap inside an op, "
+        "ops follow one another",
     )

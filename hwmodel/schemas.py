@@ -81,8 +81,7 @@ def _docs(model: type[BaseModel]) -> dict[str, dict[str, str]]:
     queue: list[Any] = [model]
     while queue:
         part = queue.pop()
-        for inner in getattr(part, "__args__", ()):
-            queue.append(inner)
+        queue += getattr(part, "__args__", ())
         if not (isinstance(part, type) and issubclass(part, BaseModel)) or part.__name__ in found:
             continue
         found[part.__name__] = {}
@@ -98,7 +97,12 @@ def _texts(model: type[BaseModel]) -> dict[str, str]:
     texts = {}
     if isinstance(body, ast.ClassDef):
         for before, after in zip(body.body, body.body[1:], strict=False):
-            if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and isinstance(after, ast.Expr):
-                if isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
-                    texts[yaml_key(before.target.id)] = " ".join(after.value.value.split())
+            if (
+                isinstance(before, ast.AnnAssign)
+                and isinstance(before.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+                and isinstance(after.value.value, str)
+            ):
+                texts[yaml_key(before.target.id)] = " ".join(after.value.value.split())
     return texts

@@ -89,7 +89,8 @@ def _cases(cluster: Cluster) -> list[tuple[str, Number, Cluster, Cluster]]:
             if number.ranged and not path.startswith(_NO_TIME) and not path.endswith((".energy", ".capacity", ".usd_per_gb")):
                 ends = [
                     replace(cluster, pools=tuple(
-                        replace(pool, chip=with_number(pool.chip, path, end)) if pool.chip.name == name else pool for pool in cluster.pools
+                        replace(pool, chip=with_number(pool.chip, path, end)) if pool.chip.name == name else pool
+                        for pool in cluster.pools
                     ))
                     for end in (number.low, number.high)
                 ]  # fmt: skip

@@ -31,11 +31,12 @@ def answer(*args: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> A
 def test_run_json_has_the_keys_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer("run", "rubin_lpx_deepseek_v3", capsys=capsys)
     assert set(found) >= {
-        "scenario", "feasible", "reasons", "step", "memory", "pools", "links", "layers", "ops", "cost", "estimated_inputs", "warnings",
-        "version",
+        "scenario", "feasible", "reasons", "step", "memory", "pools", "links", "layers", "ops", "cost", "estimated_inputs",
+        "warnings", "version",
     }  # fmt: skip
     assert set(found["step"]) >= {
-        "phase", "time_s", "time_low_s", "time_high_s", "tpot_s", "tokens", "tokens_per_s", "tokens_per_s_per_user", "tokens_per_s_per_chip",
+        "phase", "time_s", "time_low_s", "time_high_s", "tpot_s", "tokens", "tokens_per_s", "tokens_per_s_per_user",
+        "tokens_per_s_per_chip",
     }  # fmt: skip
     assert set(found["memory"][0]) >= {
         "pool",

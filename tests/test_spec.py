@@ -36,7 +36,7 @@ from hwmodel.spec.yamlfile import parse_json, parse_yaml
 )
 def test_quantities_as_a_datasheet_prints_them(text: object, dimension: str, value: float | None) -> None:
     if value is None:
-        with pytest.raises(ValueError, match="expected a quantity|not a known unit"):
+        with pytest.raises(ValueError, match=r"expected a quantity|not a known unit"):
             units.parse(text, dimension)
     else:
         assert units.parse(text, dimension) == pytest.approx(value, rel=1e-15)
@@ -121,7 +121,7 @@ def test_yaml_that_is_refused_says_where(text: str, message: str, line: int) -> 
 def test_json_repeats_and_syntax_are_located() -> None:
     with pytest.raises(InputError, match="'a' is given twice"):
         parse_json('{"a": 1, "a": 2}', "x.json")
-    with pytest.raises(InputError, match="x.json:2:") as caught:
+    with pytest.raises(InputError, match=r"x\.json:2:") as caught:
         parse_json('{"a": 1,\n "b" 2}', "x.json")
     assert caught.value.problems[0].line == 2
     assert math.isinf(parse_json('{"a": Infinity}', "x.json").value["a"])

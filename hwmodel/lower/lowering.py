@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from hwmodel.graph import Dim, Kept, Op, OpGraph, Stored, per_sequence, size, symbol
+from hwmodel.graph import ONE, Dim, Kept, Op, OpGraph, Stored, per_sequence, size, symbol
 from hwmodel.kernels import kinds
 from hwmodel.model.block import Cache, Weight
 from hwmodel.model.dtypes import Format
@@ -46,7 +46,7 @@ class Lowering:
         self.attention = attention or activations
         self.tokens = step_tokens(phases) if not drafting else symbol("decode_sequences", "tokens")
         self._drafting = drafting
-        self.queries = size(1) if drafting else symbol("decode_queries")
+        self.queries = ONE if drafting else symbol("decode_queries")
         self._weights = {weight.module: weight for weight in weights}
         self._format_of = format_of
         self._used: set[str] = set()
@@ -109,7 +109,7 @@ class Lowering:
         width = sum(self._bytes(weight) * weight.elements for weight in weights) / elements
         return self.op(
             name, "gemm",
-            {"m": rows or self.tokens, "n": n, "k": size(weights[0].columns, *(inner or ("",))), "groups": size(1)},
+            {"m": rows or self.tokens, "n": n, "k": size(weights[0].columns, *(inner or ("",))), "groups": ONE},
             consts=self._gemm_consts(width), compute=self._format_of(weights[0]).compute,
             stored=(*stored, *fields.pop("stored", ())), contracts=("k",),
             out=fields.pop("out", self.flow(sum(w.rows for w in weights))), **fields,
@@ -188,13 +188,14 @@ class Lowering:
             "key_width": key, "value_width": value, "read_width": read, "kv_bytes": (kv or self.kv).bytes,
             "activation_bytes": self.activations.bytes, "window": window, "ratio": ratio, "topk": topk, "softmax": softmax,
         }  # fmt: skip
-        common = {"heads": size(heads[1], *heads), "kv_heads": size(kv_heads[1], *kv_heads), "shards": size(1)}
+        common = {"heads": size(heads[1], *heads), "kv_heads": size(kv_heads[1], *kv_heads), "shards": ONE}
         own: dict[str, dict[str, Dim]] = {
             "decode": {
                 "sequences": symbol("decode_sequences", "tokens"), "queries": self.queries, "context": symbol("decode_context"),
             },
             "prefill": {
-                "sequences": symbol("prefill_sequences", "tokens"), "new": symbol("prefill_new"), "cached": symbol("prefill_cached"),
+                "sequences": symbol("prefill_sequences", "tokens"), "new": symbol("prefill_new"),
+                "cached": symbol("prefill_cached"),
             },
         }  # fmt: skip
         return [
@@ -246,7 +247,7 @@ class Lowering:
             size(cache.state_bytes, *pieces), self.kv.bytes,
         )  # fmt: skip
 
-    def _held(self, weight: Weight, axis: Axis | None, copies: Dim = size(1)) -> list[Stored]:
+    def _held(self, weight: Weight, axis: Axis | None, copies: Dim = ONE) -> list[Stored]:
         """The weight and its bias, if any, as one chip stores them."""
         form = self._format_of(weight)
         block = form.group if form.square and weight.matrix else 0

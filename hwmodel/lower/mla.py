@@ -82,9 +82,9 @@ class Mla(Block):
         return Cache(token_elements=self.kv_lora_rank + self.rope_dim + index, layout=layout)
 
     def lower(self, into: Lowering) -> None:
-        """Compress, rotate and append, then per phase: absorbed (decode: scores against the latent, read once) or
-        expanded (prefill: keys and values rebuilt from the latent), and the output projection.
+        """Compress, rotate and append, then absorbed or expanded attention, and the output projection.
 
+        Decode is absorbed (scores against the latent, read once), prefill expanded (keys and values rebuilt from the latent).
         Absorbed costs 2 (2 rank + rope) FLOP per head and cached token against 2 (nope + rope + v) expanded, but reads the
         latent instead of 71 times as many keys and values (DeepSeek-V2, arXiv 2405.04434, section 2.1).
         """

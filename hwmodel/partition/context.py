@@ -13,8 +13,9 @@ from hwmodel.partition.strategy import Strategy, collective, degree, on, scale_u
 
 
 class Context(Strategy):
-    """Each chip keeps 1/`degree` of the positions. Decode: partial attention results are merged. Prefill: the new tokens
-    are split as well, and keys and values are gathered.
+    """Each chip keeps 1/`degree` of the positions.
+
+    Decode: partial attention results are merged. Prefill: the new tokens are split as well, and keys and values are gathered.
     """
 
     kind: ClassVar[str] = "context"

@@ -96,8 +96,9 @@ class Expert(Strategy):
             if foreign and graph.sent_to_experts:
                 self._inside(graph, pool, link, inner[0].name, inner[-1].name)
             elif kind == "all_reduce":
-                total = collective(f"{end.name}.expert_reduce", "all_reduce", end.out,
-                                   degree(f"{pool}.ep").by(f"{pool}.etp", 1), end.out_bytes, end, link, out=end.out)  # fmt: skip
+                chips = degree(f"{pool}.ep").by(f"{pool}.etp", 1)
+                name = f"{end.name}.expert_reduce"
+                total = collective(name, "all_reduce", end.out, chips, end.out_bytes, end, link, out=end.out)
                 graph.insert_after(end.name, total)
             else:
                 self._all_to_all(graph, pool, link, inner[0].name, inner[-1].name)
@@ -143,7 +144,7 @@ class Expert(Strategy):
 
 
 def reached(experts: int, groups: int, topk: float) -> float:
-    """Expected groups that hold one of the `topk` different experts of a token: groups (1 - product of (E - E/G - i)/(E - i))."""
+    """Expected groups that hold one of a token's `topk` different experts: groups (1 - product of (E - E/G - i)/(E - i))."""
     missed = 1.0
     for i in range(round(topk)):
         missed *= max(0.0, experts - experts / groups - i) / (experts - i)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hwmodel.graph import Dim, Experts, Op, OpGraph, size
+from hwmodel.graph import NONE, Dim, Experts, Op, OpGraph, size
 from hwmodel.hardware import Cluster
 from hwmodel.partition.strategy import Strategy, move, on
 
@@ -68,13 +68,14 @@ class Offload(Strategy):
         load = replace(
             op, name=f"{op.name}.load", kind="load", role="communication", way=f"{pool}>{op.pool}", part=op.part,
             dims={"tokens": op.dims["tokens"], "experts": op.dims["experts"], "elements": size(per_expert, "ffn", pieces)},
-            consts={"weight_bytes": width}, contracts=(), kept=None, out=size(0), base_stored=op.stored, note="prefetch" if self.prefetch else "",
+            consts={"weight_bytes": width}, contracts=(), kept=None, out=NONE, base_stored=op.stored,
+            note="prefetch" if self.prefetch else "",
         )  # fmt: skip
         before = [] if self.prefetch else list(graph.nx.predecessors(op.name))[:1]
         rank = graph.nx.nodes[op.name]["rank"]
         graph.add(load, before)
         graph.nx.nodes[load.name]["rank"] = rank - 1
-        graph.nx.add_edge(load.name, op.name, elements=size(0), bytes=0.0)
+        graph.nx.add_edge(load.name, op.name, elements=NONE, bytes=0.0)
         graph.put(replace(op, stored=()))
         graph.homes[load.name] = pool
 

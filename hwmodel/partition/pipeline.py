@@ -67,7 +67,7 @@ def balanced(sizes: Sequence[float], stages: int, first: float = 0.0, last: floa
     `first` and `last` are added to the first and last run. Returns (start, end) index pairs; no run is empty.
     """
     count = len(sizes)
-    low = max(max(sizes), sizes[0] + first, sizes[-1] + last)
+    low = max(*sizes, sizes[0] + first, sizes[-1] + last)
     high = sum(sizes) + first + last
     for _ in range(60):
         middle = (low + high) / 2

@@ -94,7 +94,7 @@ def scale_up(graph: OpGraph, cluster: Cluster, pool: str) -> str:
 
 
 def transfer(graph: OpGraph, cluster: Cluster, name: str, source: str, target: str, elements: Dim, width: float) -> None:
-    """Put a transfer on the edge source -> target, whose ends lie on different pools; reuse one that carries the same tensor."""
+    """Put a transfer on the edge source -> target, whose ends lie on different pools; reuse one of the same tensor."""
     first, second = graph.op(source), graph.op(target)
     way = f"{first.pool}>{second.pool}"
     for successor in graph.nx.successors(source):
@@ -119,7 +119,7 @@ def _transfer(cluster: Cluster, name: str, source: Op, pool: str, elements: Dim,
 
 
 def move(graph: OpGraph, cluster: Cluster, where: Callable[[Op], bool], pool: str, copies: float = 1.0) -> None:
-    """Place ops on another pool and put a transfer on every edge that now crosses; `copies` of each token cross, out and back."""
+    """Place ops on another pool, with a transfer on every edge that now crosses; `copies` of each token go out and back."""
     graph.each(where, lambda op: replace(op, pool=pool))
     for source, target in list(graph.nx.edges):
         first, second = graph.op(source), graph.op(target)
@@ -146,8 +146,9 @@ def check_blocks(graph: OpGraph, pool: Pool, op: Op, by: int) -> None:
             if stored.block and "ffn" in term.axes and by > 1 and term.count % by == 0 and (term.count / by) % stored.block:
                 fits = [n for n in range(1, 65) if term.count % n == 0 and (term.count / n) % stored.block == 0]
                 text = (
-                    f"width {term.count:g} / {by} = {term.count / by:g} is not a multiple of the {stored.block} x {stored.block} "
-                    f"quantisation block of {stored.module}; split it by {', '.join(map(str, fits))}"
+                    f"width {term.count:g} / {by} = {term.count / by:g} is not a multiple of the "
+                    f"{stored.block} x {stored.block} quantisation block of {stored.module}; "
+                    f"split it by {', '.join(map(str, fits))}"
                 )
                 _say(graph, pool, text + (", or split by expert instead" if op.role == "experts" else ""))
                 return

@@ -40,7 +40,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], lef
 
 
 def answer(result: Result, costliest: int = 5) -> RenderableType:
-    """What a person wants to read first: fits? how fast? what bounds it? what costs most?"""
+    """What a person wants to read first: whether it fits, how fast it is, what bounds it and what costs most."""
     return Group(
         _verdict(result), "", _memory(result.memory), "", _pools(result), "", _layers(result), "", _ops(result, costliest),
         "", *_footer(result),
@@ -95,7 +95,10 @@ def _pools(result: Result) -> Table:
     rows = [
         (
             row.pool, f"{row.count} x {row.chip}", f"{row.busy_fraction:.0%}",
-            *(f"{row.bound_s[key] / sum(row.bound_s.values()):.0%}" for key in ("compute", "memory", "link", "overhead", "idle")),
+            *(
+                f"{row.bound_s[key] / sum(row.bound_s.values()):.0%}"
+                for key in ("compute", "memory", "link", "overhead", "idle")
+            ),
             row.bound,
         )
         for row in result.pools
@@ -126,8 +129,8 @@ def _ops(result: Result, costliest: int) -> Table:
     total = sum(op.time_s * op.count for op in result.ops)
     cells = [
         (
-            op.op, op.pool, f"{op.count:g}", seconds(op.time_s), f"{op.time_s * op.count / total:.1%}", show(op.flops, "flops_per_s", 3).replace("/s", ""),
-            gigabytes(op.bytes), op.bound,
+            op.op, op.pool, f"{op.count:g}", seconds(op.time_s), f"{op.time_s * op.count / total:.1%}",
+            show(op.flops, "flops_per_s", 3).replace("/s", ""), gigabytes(op.bytes), op.bound,
         )
         for op in rows
     ]  # fmt: skip
@@ -229,8 +232,9 @@ def chips_answer(chips: Sequence[Chip]) -> RenderableType:
         link = show(chip.links[0].bandwidth_bytes_per_s, "bytes_per_s", 3) if chip.links else "-"
         rows.append(
             (
-                chip.name, chip.kind, f"{show(peaks[wide], 'flops_per_s', 3)} {wide}", f"{show(peaks[best], 'flops_per_s', 3)} {best}",
-                gigabytes(chip.main.capacity_bytes), show(chip.main.bandwidth_bytes_per_s, "bytes_per_s", 3), chip.main.tier, link,
+                chip.name, chip.kind, f"{show(peaks[wide], 'flops_per_s', 3)} {wide}",
+                f"{show(peaks[best], 'flops_per_s', 3)} {best}", gigabytes(chip.main.capacity_bytes),
+                show(chip.main.bandwidth_bytes_per_s, "bytes_per_s", 3), chip.main.tier, link,
             )
         )  # fmt: skip
     return table(

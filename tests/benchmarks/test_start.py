@@ -1,7 +1,7 @@
 """How long a user waits: help, the quickstart warm, the quickstart the very first time. Fresh processes, best of a few.
 
-Run alone with ``pytest tests/benchmarks --benchmark-enable -s``; the bounds are those of the design (0.2 s, 1.5 s, 15 s), checked
-with room for a loaded machine unless HWMODEL_STRICT_TIMING is set.
+Run alone with ``pytest tests/benchmarks --benchmark-enable -s``; the bounds are those of the design (0.2 s, 1.5 s, 15 s),
+checked with room for a loaded machine unless HWMODEL_STRICT_TIMING is set.
 """
 
 from __future__ import annotations
