@@ -40,7 +40,7 @@ def one_level(
     share = (n - 1.0) / n
     if peer > 0.0:
         bandwidth = min(bandwidth, (n - 1.0) * peer)
-    if topology == 2.0 or topology == 3.0:  # noqa: PLR1714  numba compiles comparisons best
+    if topology == 2.0 or topology == 3.0:  # noqa: PLR1714  kept to plain comparisons for numba
         side = n if topology == 2.0 else np.sqrt(n)
         hops = (n - 1.0) if topology == 2.0 else 2.0 * (side - 1.0)
         if operation == 0.0:
