@@ -682,7 +682,7 @@ JUNK = st.sampled_from(
      ["x"], [[1, 2]], {}, {"a": 1}, {"value": "1 GB"}, {"value": 3, "range": [1, 2]}, {"value": "3 us", "range": ["1 s", 0]},
      [{}], [{"tier": "hbm"}], {"extends": "h100_sxm"}, {"kind": "zipf"}, {"tensor": {"degree": 2}},
      [{"tensor": {"degree": 2}}]]
-)  # fmt: skip
+).map(copy.deepcopy)  # fmt: skip
 KEYS = st.sampled_from(
     ["x", "", "extends", "name", "value", "source", "status", "batch", "tier", "0", "a.b", "a>b", "\x00", "null"]
 )
