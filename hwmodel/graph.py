@@ -355,6 +355,8 @@ class OpGraph:
     notes: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     """Why the plan cannot run, if it cannot."""
+    _order: list[str] | None = field(default=None, repr=False)
+    """Names in topological order, until the next change of nodes or edges."""
 
     def copy(self) -> OpGraph:
         """An independent graph with the same (immutable) ops."""
@@ -363,17 +365,18 @@ class OpGraph:
             nx=self.nx.copy(),
             degrees=dict(self.degrees),
             homes=dict(self.homes),
+            _order=self._order,
             notes=list(self.notes),
             reasons=list(self.reasons),
         )
 
     def ops(self, where: Callable[[Op], bool] | None = None) -> list[Op]:
         """The ops in topological order, those for which `where` holds."""
-        ordered = [self.nx.nodes[node]["op"] for node in nx.lexicographical_topological_sort(self.nx, self._rank)]
+        if self._order is None:
+            ranks = self.nx.nodes
+            self._order = list(nx.lexicographical_topological_sort(self.nx, lambda node: ranks[node]["rank"]))
+        ordered = [self.nx.nodes[node]["op"] for node in self._order]
         return ordered if where is None else [op for op in ordered if where(op)]
-
-    def _rank(self, node: str) -> int:
-        return int(self.nx.nodes[node]["rank"])
 
     def op(self, name: str) -> Op:
         """The op of that name."""
@@ -384,15 +387,38 @@ class OpGraph:
         """The segment of that name."""
         return next(segment for segment in self.segments if segment.name == name)
 
-    def add(self, op: Op, inputs: Sequence[str] = ()) -> str:
-        """Add an op behind `inputs`; edges carry the inputs' outputs."""
+    def add(self, op: Op, inputs: Sequence[str] = (), rank: int | None = None) -> str:
+        """Add an op behind `inputs`; ops that no edge orders go by `rank`, that of their adding when None."""
         if op.name in self.nx:
             raise InternalError(f"op {op.name} is added twice")
-        self.nx.add_node(op.name, op=op, rank=self.nx.number_of_nodes())
+        self.nx.add_node(op.name, op=op, rank=self.nx.number_of_nodes() if rank is None else rank)
+        self._order = None
         for name in inputs:
-            source = self.op(name)
-            self.nx.add_edge(name, op.name, elements=source.out, bytes=source.out_bytes)
+            self.connect(name, op.name)
         return op.name
+
+    def rank(self, name: str) -> int:
+        """The rank of an op."""
+        return int(self.nx.nodes[name]["rank"])
+
+    def connect(self, source: str, target: str) -> None:
+        """An edge that carries the whole output of `source`."""
+        op = self.op(source)
+        self.nx.add_edge(source, target, elements=op.out, bytes=op.out_bytes)
+        self._order = None
+
+    def disconnect(self, source: str, target: str) -> None:
+        """Take an edge away."""
+        self.nx.remove_edge(source, target)
+        self._order = None
+
+    def inputs(self, name: str) -> list[str]:
+        """Names of the ops whose outputs an op reads."""
+        return list(self.nx.predecessors(name))
+
+    def readers(self, name: str) -> list[str]:
+        """Names of the ops that read an op's output."""
+        return list(self.nx.successors(name))
 
     def put(self, op: Op) -> None:
         """Replace the op of the same name."""
@@ -405,14 +431,11 @@ class OpGraph:
 
     def insert_after(self, name: str, op: Op, only: Iterable[str] | None = None) -> None:
         """Put `op` on the edges that leave `name` (those to `only`, when given)."""
-        targets = list(self.nx.successors(name)) if only is None else list(only)
-        after = self.nx.nodes[name]["rank"]
-        self.add(op, [name])
-        self.nx.nodes[op.name]["rank"] = after
+        targets = self.readers(name) if only is None else list(only)
+        self.add(op, [name], self.rank(name))
         for target in targets:
-            attributes = dict(self.nx.edges[name, target])
-            self.nx.remove_edge(name, target)
-            self.nx.add_edge(op.name, target, **attributes)
+            self.disconnect(name, target)
+            self.connect(op.name, target)
 
     def borders(self) -> dict[str, tuple[Op, Op]]:
         """First and last op of every segment; the output of the last is what the next layer reads."""

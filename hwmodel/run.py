@@ -6,8 +6,7 @@ Scenario -> lower -> OpGraph -> partition -> placed OpGraph -> pack -> OpTable -
 from __future__ import annotations
 
 from hwmodel.kernels import columns as c
-from hwmodel.lower.decoder import lower
-from hwmodel.partition import partition
+from hwmodel.placing import place
 from hwmodel.result import Placed, Result, assemble, executions, stage_counts
 from hwmodel.scenario import Scenario
 from hwmodel.timeline import makespan, period, program, schedule, seconds
@@ -32,11 +31,9 @@ def run(scenario: Scenario, *, ideal: bool = False) -> Result:
         When the question cannot be priced at all. A plan that does not fit is priced all the same, `feasible` False.
     """
     workload, cluster = scenario.workload, scenario.cluster
-    drafts = workload.speculative.draft if workload.speculative and workload.speculative.method == "mtp" else 0
-    lowered = lower(scenario.model, workload.phase, scenario.formats, drafts)
-    graph = partition(lowered, scenario.plan, cluster)
+    graph = place(scenario)  # lower, partition
     table = pack(graph, cluster, workload.routing)
-    parts = 1 if ideal else min(max(graph.micro_batches, graph.pipeline_batches), workload.batch)
+    parts = 1 if ideal else workload.parts(max(graph.micro_batches, graph.pipeline_batches))
     point = points(table, graph.symbols(workload.symbols(parts)))
     device = device_array(table, cluster, ideal=ideal)
     priced = price(table, point, device)[0]
@@ -50,7 +47,7 @@ def run(scenario: Scenario, *, ideal: bool = False) -> Result:
 
     placed = Placed(scenario, graph, table, priced, timeline, device, ideal)
     time = _ideal_time(placed) if ideal else time_of(priced)
-    around = certain(len(table.ops)) if ideal else spread(table, cluster, point, priced, time_of)
+    around = certain(len(table.ops)) if ideal else spread(table, cluster, point, priced, time_of, time)
     return assemble(placed, time, host, parts, around)
 
 

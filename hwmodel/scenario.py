@@ -117,20 +117,43 @@ class Workload(Spec):
             raise ValueError("speculative decoding has no meaning in a prefill step")
         return self
 
+    @property
+    def drafts(self) -> int:
+        """Tokens per step that the model's own drafting module makes."""
+        return self.speculative.draft if self.speculative and self.speculative.method == "mtp" else 0
+
+    def parts(self, wanted: int) -> int:
+        """Micro-batches of equal size (the last may be smaller), at most `wanted`: no more than the batch fills."""
+        size = -(-self.batch // min(wanted, self.batch))
+        return -(-self.batch // size)
+
     def symbols(self, parts: int = 1) -> dict[str, float]:
-        """The workload symbols of one of `parts` micro-batches."""
-        decodes = self.batch / parts if self.phase != "prefill" else 0.0
-        filling = {"prefill": self.batch, "mixed": self.prefill_batch}.get(self.phase, 0)
-        prefills = filling / parts
-        queries = 1.0 + (self.speculative.draft if self.speculative else 0)
+        """The workload symbols of one of `parts` micro-batches (the largest).
+
+        The prompt tokens beside decodes are cut into as many chunks when there are fewer prompts than parts; a chunk has on
+        average half of the others cached before it.
+        """
+        share = -(-self.batch // parts)
+        prefills, new, cached = self._prefills(parts, share)
         return {
-            "decode_sequences": decodes,
-            "decode_queries": queries,
+            "decode_sequences": float(share) if self.phase != "prefill" else 0.0,
+            "decode_queries": 1.0 + (self.speculative.draft if self.speculative else 0),
             "decode_context": float(self.context),
             "prefill_sequences": prefills,
-            "prefill_new": float(self.new_tokens),
-            "prefill_cached": float(self.cached),
+            "prefill_new": new,
+            "prefill_cached": cached,
         }
+
+    def _prefills(self, parts: int, share: int) -> tuple[float, float, float]:
+        """(sequences, new tokens each, cached tokens each) that one part prefills."""
+        if self.phase == "decode":
+            return 0.0, float(self.new_tokens), float(self.cached)
+        if self.phase == "prefill":
+            return float(share), float(self.new_tokens), float(self.cached)
+        if self.prefill_batch >= parts:
+            return float(-(-self.prefill_batch // parts)), float(self.new_tokens), float(self.cached)
+        chunks = parts / self.prefill_batch
+        return 1.0, self.new_tokens / chunks, self.cached + self.new_tokens * (1 - 1 / chunks) / 2
 
 
 class ScenarioSpec(Spec):
@@ -171,7 +194,7 @@ def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
         Every problem of the file, its chips and its model, each with its place.
     """
     document = yamlfile.load(catalog.find("scenarios", name))
-    return scenario_from(override(document, settings), Path(name).stem)
+    return scenario_from(override(document, settings), _stem(name))
 
 
 def from_options(options: Mapping[str, Any], settings: Sequence[str] = ()) -> Scenario:
@@ -208,7 +231,7 @@ def from_options(options: Mapping[str, Any], settings: Sequence[str] = ()) -> Sc
     }  # fmt: skip
     given = {path: f"--{key} {options[key]}" for key, path in origin.items() if key in options}
     document = Document("options", value, {}, (), given)
-    name = f"{Path(options['model']).stem} on {options.get('count', 1)} x {Path(options['chip']).stem}"
+    name = f"{_stem(options['model'])} on {options.get('count', 1)} x {_stem(options['chip'])}"
     return scenario_from(override(document, settings), name)
 
 
@@ -339,7 +362,7 @@ def _chip(pool: str, chip: str | dict[str, Any], document: Document) -> Chip:
     at: Path_ = ("cluster", "pools", pool, "chip")
     if isinstance(chip, dict):
         base = chip.get("extends")
-        return chip_from(document, chip, at, f"{Path(base).stem} as {pool}" if isinstance(base, str) else pool)
+        return chip_from(document, chip, at, f"{_stem(base)} as {pool}" if isinstance(base, str) else pool)
     try:
         return load_chip(_beside(chip, document.file))
     except InputError as error:
@@ -394,6 +417,12 @@ def _formats(spec: Dtypes, document: Document) -> Callable[[Model], tuple[Format
         return Formats(activations, kv, found.get("weights"), found.get("attention")), kv_from
 
     return complete
+
+
+def _stem(name: str) -> str:
+    """A name, or that of a file without its known suffix; other dots belong to the name (llama-3.1-8b)."""
+    base = Path(name).name
+    return next((base.removesuffix(suffix) for suffix in catalog.SUFFIXES if base.endswith(suffix)), base)
 
 
 def _beside(name: str, file: str) -> str:

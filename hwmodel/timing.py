@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class OpTable:
     """Pools, then ways between pools."""
     notes: tuple[str, ...]
 
-    @property
+    @cached_property
     def index(self) -> dict[str, int]:
         """Position of each op by name."""
         return {op.name: position for position, op in enumerate(self.ops)}
@@ -138,7 +139,8 @@ def _where(op: Op, cluster: Cluster, rows: tuple[str, ...], warm: bool, notes: l
     pool = cluster.pool(op.pool)
     chip = pool.chip
     found[c.ROW] = rows.index(op.pool)
-    found[c.DTYPE] = c.DTYPES.index(operand_type(chip, op.compute, notes))
+    if getattr(kinds()[op.kind], "MATRIX", True):
+        found[c.DTYPE] = c.DTYPES.index(operand_type(chip, op.compute, notes, op.name))
     tiers = [tier.tier for tier in chip.memory if not tier.cache]
     found[c.WEIGHT_TIER] = tiers.index(op.tier) if op.tier else 0
     found[c.CACHE_TIER] = tiers.index(op.kv_tier) if op.kv_tier else 0
@@ -147,21 +149,29 @@ def _where(op: Op, cluster: Cluster, rows: tuple[str, ...], warm: bool, notes: l
     return found
 
 
-def operand_type(chip: Chip, wanted: tuple[str, ...], notes: list[str] | None = None) -> str:
-    """The first of `wanted` that the chip multiplies natively; a step to a wider type is noted.
+_WIDEST = ("tf32", "fp32")
+"""Stand in for any narrower type: 8 bits of exponent and at least 10 of mantissa hold bf16, fp16 and all below."""
+
+
+def operand_type(chip: Chip, wanted: tuple[str, ...], notes: list[str] | None = None, op: str = "") -> str:
+    """The first of `wanted` that the chip multiplies natively, else a type that holds every 16-bit number; steps are noted.
 
     Raises
     ------
     InputError
-        When there is none.
+        When there is none: a narrower type would change the numbers, which the scenario must ask for.
     """
     peaks = chip.peaks.by_dtype()
-    for position, name in enumerate(wanted):
+    for position, name in enumerate((*wanted, *_WIDEST)):
         if name in peaks:
             if position and notes is not None and {wanted[0], name} != {"bf16", "fp16"}:
                 notes.append(f"chip {chip.name} has no {wanted[0]} units: such products run in {name}")
             return name
-    raise InputError(f"chip {chip.name} multiplies {', '.join(peaks)}; the model needs one of {', '.join(wanted)}")
+    has, needs = ", ".join(peaks), ", ".join(wanted)
+    raise InputError(
+        f"{f'op {op}: ' if op else ''}chip {chip.name} multiplies {has}; this product needs one of {needs}; "
+        "choose formats that the chip has under dtypes.weights, dtypes.activations and dtypes.attention"
+    )
 
 
 def _bins(op: Op, graph: OpGraph, routing: Routing) -> Array:
@@ -202,7 +212,8 @@ def device_row(chip: Chip, *, ideal: bool = False) -> Array:
         row[c.PEAK + c.DTYPES.index(name)] = peak
     cached = next((tier for tier in chip.memory if tier.cache), None)
     if cached is not None and not ideal:
-        row[c.CACHE_BYTES], row[c.CACHE_BANDWIDTH] = cached.capacity_bytes, cached.bandwidth_bytes_per_s
+        share = cached.efficiency or 1.0
+        row[c.CACHE_BYTES], row[c.CACHE_BANDWIDTH] = cached.capacity_bytes, cached.bandwidth_bytes_per_s * share
     for slot, tier in enumerate([tier for tier in chip.memory if not tier.cache][: c.N_TIERS]):
         share = 1.0 if ideal else (tier.efficiency or eff.memory)
         row[c.TIER + slot] = tier.bandwidth_bytes_per_s * share
@@ -245,9 +256,9 @@ def _way(name: str, cluster: Cluster, ideal: bool) -> Array:
 
 
 def _way_out(pool: Pool) -> float:
-    """Bytes per second that a pool's chips can send outside together, where the chip states a scale-out link."""
-    outside = next((link for link in pool.chip.links if link.name == "nic"), None)
-    return float("inf") if outside is None else outside.bandwidth_bytes_per_s * pool.count
+    """Bytes per second that a pool's chips can send outside together, where the chip states scale-out links."""
+    outside = [link.bandwidth_bytes_per_s for link in pool.chip.links if link.scale_out]
+    return sum(outside) * pool.count if outside else float("inf")
 
 
 def points(table: OpTable, values: Mapping[str, float]) -> Array:

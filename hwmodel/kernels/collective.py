@@ -6,6 +6,7 @@ from numba import njit
 from hwmodel.kernels import columns as c
 
 KIND = "collective"
+MATRIX = False
 DIMS = ("elements", "chips")
 CONSTS = ("bytes", "operation")
 """Bytes per element; which collective, an index into OPERATIONS."""
@@ -98,8 +99,8 @@ def price(
                     part = size if operation >= 3.0 else size / domain
                     far, hops = one_level(operation, part, groups, outer[0], outer[1], outer[3], outer[4], outer[5])
                     wire, alpha = wire + far, alpha + hops
-                else:
-                    wire = np.inf
+                else:  # the partition says that it cannot be; priced as if the link reached
+                    wire, alpha = one_level(operation, size, n, inner[0], inner[1], inner[3], inner[4], inner[5])
             o[c.WIRE] = wire
             o[c.OVERHEAD] = alpha
             o[c.WIRE_BYTES] = wire_bytes(operation, size, n)

@@ -79,9 +79,8 @@ class Lowering:
 
     @property
     def attended(self) -> Dim:
-        """Tokens a prefill attends to, cached ones included."""
-        new, cached = (per_sequence("prefill_sequences", each, positions=True) for each in ("prefill_new", "prefill_cached"))
-        return new + cached
+        """Tokens a prefill attends to, cached ones included; every chip that shares a sequence needs them all."""
+        return per_sequence("prefill_sequences", "prefill_new") + per_sequence("prefill_sequences", "prefill_cached")
 
     def linear(
         self,
@@ -174,6 +173,7 @@ class Lowering:
         ratio: float = 1,
         topk: float = 0,
         softmax: float = 1,
+        chunked: bool = False,
         phases: tuple[str, ...] | None = None,
         inputs: Sequence[str] | None = None,
         kv: Format | None = None,
@@ -187,6 +187,7 @@ class Lowering:
         consts = {
             "key_width": key, "value_width": value, "read_width": read, "kv_bytes": (kv or self.kv).bytes,
             "activation_bytes": self.activations.bytes, "window": window, "ratio": ratio, "topk": topk, "softmax": softmax,
+            "chunked": float(chunked),
         }  # fmt: skip
         common = {"heads": size(heads[1], *heads), "kv_heads": size(kv_heads[1], *kv_heads), "shards": ONE}
         own: dict[str, dict[str, Dim]] = {

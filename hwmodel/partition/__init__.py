@@ -12,7 +12,7 @@ from hwmodel.kernels import plugins
 from hwmodel.partition.data import Data, data_degrees
 from hwmodel.partition.single import Single
 from hwmodel.partition.strategy import DEGREES, Strategy
-from hwmodel.partition.verify import verify
+from hwmodel.partition.verify import totals, verify
 
 for _found in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_found.name}")
@@ -39,9 +39,10 @@ def partition(graph: OpGraph, plan: Sequence[Strategy], cluster: Cluster) -> OpG
     placed.reasons += reasons
     stated = {strategy.pool or cluster.pools[0].name for strategy in plan if isinstance(strategy, Data)}
     rest = [Data(pool=pool.name) for pool in cluster.pools if pool.name not in stated]
+    before = totals(graph)
     for strategy in sorted([Single(), *plan, *rest], key=lambda s: s.rank):
         strategy.apply(placed, cluster)
-        verify(placed, graph, strategy)
+        verify(placed, before, strategy)
     for load in placed.ops(lambda op: op.kind == "load"):  # a chip receives its share of what the op behind it reads
         for axis, degree in placed.op(load.name.removesuffix(".load")).shards:
             load = load.shard((axis,), degree)  # noqa: PLW2901

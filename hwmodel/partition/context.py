@@ -36,25 +36,28 @@ class Context(Strategy):
             return
         pool = self.pool or cluster.pools[0].name
         cp = f"{pool}.cp"
-        link = scale_up(graph, cluster, pool)
-        prefill_only = all(op.phase != "decode" for op in graph.ops())
+        link = scale_up(graph, cluster, pool, self.degree)
+        split = all(op.phase != "decode" for op in graph.ops())
         for op in graph.ops(on(pool)):
             if op.kind.startswith("attention_"):
                 graph.put(_split(op, cp))
-                self._merge(graph, op, cp, pool, link)
-            elif prefill_only and op.kind != "scan":
+                self._exchange(graph, op, pool, link, split)
+            elif split and op.kind != "scan":
                 graph.put(op.shard(("positions",), cp))
             elif cp not in op.copies:
                 graph.put(replace(op, copies=(*op.copies, cp)))
 
-    def _merge(self, graph: OpGraph, op: Op, cp: str, pool: str, link: str) -> None:
-        if op.phase == "decode":  # partial outputs and their softmax statistics, in fp32
-            elements, name = op.out.by(f"{pool}.tp", -1), "all_reduce"
-        else:  # keys and values of all positions
-            row = op.consts["read_width"] * op.dims["kv_heads"].value(graph.degrees)
-            elements, name = _new_tokens(op).scaled(row), "all_gather"
-        width = 4.0 if op.phase == "decode" else op.consts["kv_bytes"]
-        exchange = collective(f"{op.name}.{name}", name, elements, degree(cp), width, op, link, out=op.out)
+    def _exchange(self, graph: OpGraph, op: Op, pool: str, link: str, split: bool) -> None:
+        """Where new tokens are split, what the cache keeps of them is gathered; else partial results are merged in fp32."""
+        group = degree(f"{pool}.cp")
+        if not split:
+            elements, name, width = op.out.by(f"{pool}.tp", -1), "all_reduce", 4.0
+        elif op.kept is None:  # the keys and values of an earlier layer, gathered there
+            return
+        else:
+            row = op.kept.token_elements.value(graph.degrees) + op.kept.window_elements.value(graph.degrees)
+            elements, name, width = _new_tokens(op).scaled(row), "all_gather", op.kept.kv_bytes
+        exchange = collective(f"{op.name}.{name}", name, elements, group, width, op, link, out=op.out)
         graph.insert_after(op.name, exchange)
 
 

@@ -22,6 +22,7 @@ from hwmodel.partition.strategy import (
     per_chip,
     scale_up,
 )
+from hwmodel.routing import reached_groups
 from hwmodel.spec.errors import InputError
 
 
@@ -85,9 +86,15 @@ class Expert(Strategy):
             self._exchange(graph, cluster, pool)
 
     def _exchange(self, graph: OpGraph, cluster: Cluster, pool: str) -> None:
-        link = scale_up(graph, cluster, pool)
+        link = scale_up(graph, cluster, pool, self.degree * self.tensor)
         foreign = {op.pool for op in graph.ops() if op.part == "attention"} != {pool}
-        spread = foreign or graph.degrees[f"{pool}.dp"] > 1
+        prefill_only = all(op.phase != "decode" for op in graph.ops())
+        split = graph.degrees[f"{pool}.dp"] > 1 or (prefill_only and graph.degrees[f"{pool}.cp"] > 1)
+        spread = foreign or split
+        if split and self.exchange == "all_reduce":
+            graph.reasons.append(
+                f"pool {pool}: tokens are spread over the chips, so their experts cannot be reached by all_reduce"
+            )
         kind = self.exchange if self.exchange != "auto" else ("all_to_all" if spread else "all_reduce")
         for end, ops in block_ends(graph, pool):
             inner = [op for op in ops if op.role == "experts"]
@@ -96,7 +103,7 @@ class Expert(Strategy):
             if foreign and graph.sent_to_experts:
                 self._inside(graph, pool, link, inner[0].name, inner[-1].name)
             elif kind == "all_reduce":
-                chips = degree(f"{pool}.ep").by(f"{pool}.etp", 1)
+                chips = degree(f"{pool}.tp").by(f"{pool}.cp", 1)  # every chip that holds these tokens
                 name = f"{end.name}.expert_reduce"
                 total = collective(name, "all_reduce", end.out, chips, end.out_bytes, end, link, out=end.out)
                 graph.insert_after(end.name, total)
@@ -113,7 +120,7 @@ class Expert(Strategy):
         # token-expert pairs, not tokens, are whole
         pairs = op.dims["tokens"].pieces(topk).by(f"{pool}.ep").scaled(width)
         group = degree(f"{pool}.etp")
-        before = next(iter(graph.nx.predecessors(first)))
+        before = graph.inputs(first)[0]
         share = collective(f"{op.segment}.share", "all_gather", pairs, group, op.consts["input_bytes"], op, link,
                            out=graph.op(before).out)  # fmt: skip
         graph.insert_after(before, share, only=[first])
@@ -126,12 +133,12 @@ class Expert(Strategy):
         """Dispatch before the first expert op and combine behind the last; each token goes once to each group it needs."""
         op = graph.op(first)
         topk = op.experts.topk if op.experts else 1.0
-        groups = reached(op.experts.held, self.degree, topk) * self.tensor if op.experts else 1.0
+        groups = reached_groups(op.experts.held, self.degree, topk) * self.tensor if op.experts else 1.0
         hidden = op.dims["k"].exact({}) if not op.dims["k"].symbols else graph.model.hidden
         # the chips of one data group of experts share its tokens
         tokens = per_chip(op.dims["tokens"].pieces(), [f"{pool}.ep", f"{pool}.etp"]).scaled(hidden * groups)
         chips = degree(f"{pool}.ep").by(f"{pool}.etp", 1)
-        before = next(iter(graph.nx.predecessors(first)))
+        before = graph.inputs(first)[0]
         width = fmt(self.dispatch).bytes if self.dispatch else op.consts["input_bytes"]
         source = graph.op(before)
         send = collective(f"{op.segment}.dispatch", "all_to_all", tokens, chips, width, op, link, out=source.out)
@@ -141,11 +148,3 @@ class Expert(Strategy):
             f"{op.segment}.collect", "all_to_all", tokens, chips, back.consts["output_bytes"], back, link, out=back.out
         )
         graph.insert_after(last, ret)
-
-
-def reached(experts: int, groups: int, topk: float) -> float:
-    """Expected groups that hold one of a token's `topk` different experts: groups (1 - product of (E - E/G - i)/(E - i))."""
-    missed = 1.0
-    for i in range(round(topk)):
-        missed *= max(0.0, experts - experts / groups - i) / (experts - i)
-    return groups * (1 - missed)

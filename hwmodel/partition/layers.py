@@ -65,22 +65,24 @@ def _copy(graph: OpGraph, old: str, new: str, pool: str) -> None:
     names = {}
     for op in graph.ops(lambda op: op.segment == old):
         names[op.name] = f"{new}.{op.name.removeprefix(old + '.')}"
-        inputs = [names[source] for source in graph.nx.predecessors(op.name) if source in names]
+        inputs = [names[source] for source in graph.inputs(op.name) if source in names]
         graph.add(replace(op, name=names[op.name], segment=new, pool=pool), inputs)
 
 
 def _join(graph: OpGraph, cluster: Cluster) -> None:
     """A transfer at every border between consecutive layers of different pools; it runs once per step."""
-    names = [graph.segments[index].name for index in graph.sequence]
-    ordered = graph.ops()
-    for lower, upper in dict.fromkeys(pair for pair in pairwise(names) if pair[0] != pair[1]):
-        source = [op for op in ordered if op.segment == lower][-1]
-        target = next(op for op in ordered if op.segment == upper)
-        if not graph.nx.has_edge(source.name, target.name):
-            graph.nx.add_edge(source.name, target.name, elements=source.out, bytes=source.out_bytes)
     for source, target in list(graph.nx.edges):
-        first, second = graph.op(source), graph.op(target)
-        if first.pool != second.pool and "transfer" not in (first.kind, second.kind):
-            transfer(graph, cluster, f"{source}>{second.segment}", source, target, first.out, first.out_bytes)
-            name = next(n for n in graph.nx.predecessors(target) if graph.op(n).kind == "transfer")
-            graph.put(replace(graph.op(name), segment="embedding" if first.segment != "head" else "head"))
+        if graph.op(source).pool != graph.op(target).pool:  # the chain of layer kinds as it was lowered
+            graph.disconnect(source, target)
+    borders = graph.borders()
+    names = [graph.segments[index].name for index in graph.sequence]
+    for lower, upper in pairwise([*names, "head"]):
+        source, target = borders[lower][1], borders[upper][0]
+        crosses = source.pool != target.pool
+        if lower == upper or not (crosses or upper == "head") or graph.nx.has_edge(source.name, target.name):
+            continue
+        graph.connect(source.name, target.name)
+        if crosses:
+            name = f"{source.name}>{target.segment}"
+            transfer(graph, cluster, name, source.name, target.name, source.out, source.out_bytes)
+            graph.put(replace(graph.op(name), segment="embedding"))

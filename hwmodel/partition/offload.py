@@ -71,11 +71,9 @@ class Offload(Strategy):
             consts={"weight_bytes": width}, contracts=(), kept=None, out=NONE, base_stored=op.stored,
             note="prefetch" if self.prefetch else "",
         )  # fmt: skip
-        before = [] if self.prefetch else list(graph.nx.predecessors(op.name))[:1]
-        rank = graph.nx.nodes[op.name]["rank"]
-        graph.add(load, before)
-        graph.nx.nodes[load.name]["rank"] = rank - 1
-        graph.nx.add_edge(load.name, op.name, elements=NONE, bytes=0.0)
+        before = [] if self.prefetch else graph.inputs(op.name)[:1]
+        graph.add(load, before, graph.rank(op.name) - 1)
+        graph.connect(load.name, op.name)
         graph.put(replace(op, stored=()))
         graph.homes[load.name] = pool
 
@@ -96,14 +94,12 @@ def _split(graph: OpGraph, home: str, fraction: float) -> set[str]:
             return set()
         near = total.total - far
         graph.put(_part(op, op.name, Experts(total.total, total.topk, 0, near), near / total.total))
-        inputs = [names.get(name, name) for name in graph.nx.predecessors(op.name)]
+        inputs = [names.get(name, name) for name in graph.inputs(op.name)]
         other = _part(op, names[op.name], Experts(total.total, total.topk, near, far), far / total.total)
-        rank = graph.nx.nodes[op.name]["rank"]
-        graph.add(other, inputs)
-        graph.nx.nodes[other.name]["rank"] = rank
-        for target in list(graph.nx.successors(op.name)):
+        graph.add(other, inputs, graph.rank(op.name))
+        for target in graph.readers(op.name):
             if target not in names:
-                graph.nx.add_edge(other.name, target, **graph.nx.edges[op.name, target])
+                graph.connect(other.name, target)
     return set(names.values())
 
 

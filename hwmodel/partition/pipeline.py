@@ -47,11 +47,21 @@ class Pipeline(Strategy):
         cuts = balanced(sizes, self.stages, edge["embedding"], edge["head"])
         graph.stages = tuple(_counts(graph, first, last, self.stages, number) for number, (first, last) in enumerate(cuts))
         graph.pipeline_batches = self.micro_batches or min(self.stages, 128)
-        link = scale_up(graph, cluster, pool)
+        self._hops(graph, cluster, pool)
+
+    def _hops(self, graph: OpGraph, cluster: Cluster, pool: str) -> None:
+        """One message from each stage to the next: over the scale-up link, or the next link where its domain ends."""
+        stage = graph.degrees[f"{pool}.tp"] * graph.degrees[f"{pool}.cp"]
+        near = scale_up(graph, cluster, pool, self.stages * stage)
+        links = cluster.pool(pool).chip.links
+        far = -(-self.stages * stage // links[0].domain) - 1 if len(links) > 1 else 0
+        far = min(far, self.stages - 1)
         for end in [op for op in graph.ops(on(pool)) if op.segment == "embedding"][-1:]:
-            hop = collective("hop", "p2p", end.out.by(f"{pool}.tp", -1), size(2), end.out_bytes, end, link, out=end.out,
-                             repeats=Dim((Term(1.0, self.stages - 1),)))  # fmt: skip
-            graph.insert_after(end.name, hop)
+            for name, link, count in (("hop", near, self.stages - 1 - far), ("hop_far", links[1].name if far else "", far)):
+                if count:
+                    hop = collective(name, "p2p", end.out.by(f"{pool}.tp", -1), size(2), end.out_bytes, end, link, out=end.out,
+                                     repeats=Dim((Term(1.0, count),)))  # fmt: skip
+                    graph.insert_after(end.name, hop)
 
 
 def _bytes_by_segment(graph: OpGraph) -> list[float]:

@@ -84,25 +84,32 @@ def per_chip(elements: Dim, symbols: Iterable[str]) -> Dim:
     return elements
 
 
-def scale_up(graph: OpGraph, cluster: Cluster, pool: str) -> str:
-    """The widest link of a pool's chip; a chip without links cannot work in a group."""
+def scale_up(graph: OpGraph, cluster: Cluster, pool: str, chips: int) -> str:
+    """The widest link of a pool's chip, for an exchange among `chips`; how far its links reach is checked."""
     chip = cluster.pool(pool).chip
     if not chip.links:
-        graph.reasons.append(f"pool {pool}: chip {chip.name} has no link, so its chips cannot share a model")
-        return ""
-    return chip.links[0].name
+        reason = f"pool {pool}: chip {chip.name} has no link, so its chips cannot share a model"
+    else:
+        reach = max(link.domain for link in chip.links)
+        reason = (
+            f"pool {pool}: {chips} chips exchange tensors, but the links of {chip.name} reach {reach} chips"
+            if chips > reach
+            else ""
+        )
+    if reason and reason not in graph.reasons:
+        graph.reasons.append(reason)
+    return chip.links[0].name if chip.links else ""
 
 
 def transfer(graph: OpGraph, cluster: Cluster, name: str, source: str, target: str, elements: Dim, width: float) -> None:
     """Put a transfer on the edge source -> target, whose ends lie on different pools; reuse one of the same tensor."""
     first, second = graph.op(source), graph.op(target)
     way = f"{first.pool}>{second.pool}"
-    for successor in graph.nx.successors(source):
-        op = graph.op(successor)
+    for reader in graph.readers(source):
+        op = graph.op(reader)
         if op.kind == "transfer" and op.way == way:
-            attributes = dict(graph.nx.edges[source, target])
-            graph.nx.remove_edge(source, target)
-            graph.nx.add_edge(op.name, target, **attributes)
+            graph.disconnect(source, target)
+            graph.connect(op.name, target)
             return
     graph.insert_after(source, _transfer(cluster, name, first, second.pool, elements, width), only=[target])
 

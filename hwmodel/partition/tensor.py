@@ -51,13 +51,19 @@ class Tensor(Strategy):
         # experts that are split by expert keep their own tensor degree (etp)
         mine = lambda op: on(pool)(op) and not (op.role == "experts" and graph.degrees[f"{pool}.ep"] > 1)  # noqa: E731
         graph.each(mine, lambda op: op.shard(_AXES, tp))
-        link = scale_up(graph, cluster, pool)
+        link = scale_up(graph, cluster, pool, self.degree)
         width = 2.0
         for end, ops in block_ends(graph, pool):
-            reduced = any(op.note == "all_reduce" for op in ops)  # by the expert strategy, over the same chips
-            if any(tp in op.partial for op in ops) and not reduced:
-                op = collective(f"{end.name}.all_reduce", "all_reduce", end.out, degree(tp),
-                                end.out_bytes, end, link, out=end.out)  # fmt: skip
+            notes = {op.note for op in ops}
+            if "all_reduce" in notes:  # by the expert strategy, over the same chips
+                continue
+            name = ""
+            if any(tp in op.partial for op in ops):
+                name = "all_reduce"
+            elif "all_to_all" in notes:  # each chip got the experts' answers for its share of the group's tokens
+                name = "all_gather"
+            if name:
+                op = collective(f"{end.name}.{name}", name, end.out, degree(tp), end.out_bytes, end, link, out=end.out)
                 graph.insert_after(end.name, op)
                 width = end.out_bytes
         for op in graph.ops(on(pool)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import networkx as nx
 
@@ -13,10 +14,25 @@ from hwmodel.partition.strategy import Strategy
 from hwmodel.spec.errors import InternalError
 
 
-def verify(graph: OpGraph, original: OpGraph, after: Strategy) -> None:
-    """Check the invariants of a placed graph against the lowered one.
+@dataclass(frozen=True)
+class Totals:
+    """What a graph computes, stores and keeps, before any division: what no strategy may change."""
 
-    * work and stored weights, before division by degrees, are those of the lowered graph;
+    work: Mapping[str, float]
+    weights: Mapping[str, float]
+    cache: Mapping[str, float]
+
+
+def totals(graph: OpGraph) -> Totals:
+    """Measure a graph with every degree and every size of the workload at 1."""
+    ones = dict.fromkeys((*WORKLOAD, *graph.degrees), 1.0)
+    return Totals(_work(graph, ones), _weights(graph, ones), _cache(graph, ones))
+
+
+def verify(graph: OpGraph, before: Totals, after: Strategy) -> None:
+    """Check the invariants of a placed graph against the totals of the lowered one.
+
+    * work, stored weights and caches, before division by degrees, are those of the lowered graph;
     * each size on an axis is divided once by each degree that the op says it was sharded by, and by no other;
     * every op is placed once, on a pool;
     * an edge between pools goes through a transfer or a load;
@@ -30,9 +46,10 @@ def verify(graph: OpGraph, original: OpGraph, after: Strategy) -> None:
     who = f"strategy '{after.kind}'"
     if not nx.is_directed_acyclic_graph(graph.nx):
         raise InternalError(f"{who} left a cycle in the graph")
-    ones = dict.fromkeys((*WORKLOAD, *graph.degrees), 1.0)
-    _same(_work(original, ones), _work(graph, ones), f"{who}: work of")
-    _same(_weights(original, ones), _weights(graph, ones), f"{who}: weights of")
+    now = totals(graph)
+    _same(before.work, now.work, f"{who}: work of")
+    _same(before.weights, now.weights, f"{who}: weights of")
+    _same(before.cache, now.cache, f"{who}: cache of")
     for op in graph.ops():
         if not op.pool:
             raise InternalError(f"{who}: op {op.name} is on no pool")
@@ -84,6 +101,17 @@ def _weights(graph: OpGraph, symbols: Mapping[str, float]) -> dict[str, float]:
     for op in graph.ops():
         for stored in op.stored:
             total[stored.module] += _count(graph, op) * stored.elements.exact(symbols) * stored.copies.exact(symbols)
+    return dict(total)
+
+
+def _cache(graph: OpGraph, symbols: Mapping[str, float]) -> dict[str, float]:
+    """What sequences keep, by op: elements per token and bytes of state."""
+    total: dict[str, float] = defaultdict(float)
+    for op in graph.ops():
+        if op.kept is not None:
+            kept = op.kept
+            elements = (kept.token_elements.exact(symbols) + kept.window_elements.exact(symbols)) / kept.split.exact(symbols)
+            total[_local(op)] += _count(graph, op) * (elements + kept.state_bytes.exact(symbols))
     return dict(total)
 
 
