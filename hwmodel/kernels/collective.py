@@ -39,8 +39,7 @@ def one_level(
     if operation == 4.0:
         return size / bandwidth, latency
     share = (n - 1.0) / n
-    if peer > 0.0:
-        bandwidth = min(bandwidth, (n - 1.0) * peer)
+    bandwidth = reached(bandwidth, peer, n)
     if topology == 2.0 or topology == 3.0:  # noqa: PLR1714  kept to plain comparisons for numba
         side = n if topology == 2.0 else np.sqrt(n)
         hops = (n - 1.0) if topology == 2.0 else 2.0 * (side - 1.0)
@@ -61,19 +60,16 @@ def one_level(
 
 
 @njit(cache=True)
-def wire_bytes(operation: float, size: float, n: float) -> float:
-    """Bytes that one chip must send at least: 2 (n-1)/n S for an all-reduce, (n-1)/n S for the others, S for p2p."""
-    if n <= 1.0:
-        return 0.0
-    share = (n - 1.0) / n
-    return 2.0 * share * size if operation == 0.0 else size if operation == 4.0 else share * size
+def reached(bandwidth: float, peer: float, n: float) -> float:
+    """Bandwidth (B/s) of a group of n chips: that of the chip, or of its lanes to the n - 1 others."""
+    return min(bandwidth, (n - 1.0) * peer) if peer > 0.0 and n > 1.0 else bandwidth
 
 
 @njit(cache=True, nogil=True)
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:
-    """Times (s) and bytes of collectives, in one level or, past the link's domain, in two.
+    """Times (s) and bytes of collectives, in one level or, past the link's domain, in two. Bytes are those one chip sends.
 
     Two levels: the buffer is reduced (gathered, exchanged) inside each domain over the first link, and 1/domain of it (all
     of the foreign part for all-to-all) crosses between domains over the next link.
@@ -92,6 +88,7 @@ def price(
             inner = chip[c.LINK + slot * c.LINK_WIDTH : c.LINK + (slot + 1) * c.LINK_WIDTH]
             domain = min(n, inner[2])
             wire, alpha = one_level(operation, size, domain, inner[0], inner[1], inner[3], inner[4], inner[5])
+            sent = wire * reached(inner[0], inner[5], domain)
             if n > domain and slot + 1 < c.N_LINKS:
                 outer = chip[c.LINK + (slot + 1) * c.LINK_WIDTH : c.LINK + (slot + 2) * c.LINK_WIDTH]
                 if outer[0] > 0.0:
@@ -99,9 +96,11 @@ def price(
                     part = size if operation >= 3.0 else size / domain
                     far, hops = one_level(operation, part, groups, outer[0], outer[1], outer[3], outer[4], outer[5])
                     wire, alpha = wire + far, alpha + hops
+                    sent += far * reached(outer[0], outer[5], groups)
                 else:  # the partition says that it cannot be; priced as if the link reached
                     wire, alpha = one_level(operation, size, n, inner[0], inner[1], inner[3], inner[4], inner[5])
+                    sent = wire * reached(inner[0], inner[5], n)
             o[c.WIRE] = wire
             o[c.OVERHEAD] = alpha
-            o[c.WIRE_BYTES] = wire_bytes(operation, size, n)
+            o[c.WIRE_BYTES] = sent
             o[c.TIME] = 0.0 if chip[c.HIDDEN_COLLECTIVES] == 1.0 else wire + alpha

@@ -81,6 +81,10 @@ class Expert(Strategy):
         elif held and held % self.degree:
             most = -(-held // self.degree)
             graph.notes.append(f"pool {pool}: {held} experts over {self.degree} groups: padded to {most} slots each")
+        kept = graph.degrees[f"{pool}.edp"]
+        if kept > 1:
+            chips = cluster.pool(pool).count
+            graph.notes.append(f"pool {pool}: {chips} chips hold each expert {kept} times ({self.degree} groups of {self.tensor})")
         graph.each(lambda op: op in experts, lambda op: op.shard(("experts",), ep).shard(("ffn",), etp))
         if self.degree * self.tensor > 1:
             self._exchange(graph, cluster, pool)
