@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hwmodel.lower.decoder import lower
 from hwmodel.memory import MemoryRow, memory, misfits
-from hwmodel.partition import partition
+from hwmodel.placing import place
 from hwmodel.scenario import Scenario, Workload
 
 LARGEST = 1 << 40
@@ -41,8 +40,7 @@ class Fit:
 def fit(scenario: Scenario) -> Fit:
     """Search the largest batch and the longest context that fit, by bisection: memory grows with both."""
     work = scenario.workload
-    lowered = lower(scenario.model, work.phase, scenario.formats)
-    placed = partition(lowered, scenario.plan, scenario.cluster)
+    placed = place(scenario)
 
     def rows(changed: Workload) -> list[MemoryRow]:
         return memory(placed, scenario.cluster, changed)

@@ -19,6 +19,7 @@ from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
 from hwmodel.lower.decoder import lower
 from hwmodel.partition import Strategy, partition
+from hwmodel.placing import place
 from hwmodel.result import Result
 from hwmodel.run import run
 from hwmodel.scenario import Scenario, scenario_from
@@ -49,7 +50,7 @@ def scenario(
 
 
 def placed(question: Scenario) -> OpGraph:
-    return partition(lower(question.model, question.workload.phase, question.formats), question.plan, question.cluster)
+    return place(question)
 
 
 def weights(result: Result, pool: str = "gpu") -> float:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from hwmodel.hardware import Cluster, with_number
 from hwmodel.kernels import columns as c
-from hwmodel.lower.decoder import lower
-from hwmodel.partition import partition
+from hwmodel.placing import place
 from hwmodel.result import Result
 from hwmodel.run import run
 from hwmodel.scenario import Scenario, scenario_from
@@ -83,7 +82,7 @@ class Ready:
 @cache
 def ready(name: str) -> Ready:
     question = questions()[name]
-    graph = partition(lower(question.model, question.workload.phase, question.formats), question.plan, question.cluster)
+    graph = place(question)
     table = pack(graph, question.cluster, question.workload.routing)
     parts = min(max(graph.micro_batches, graph.pipeline_batches), question.workload.batch)
     return Ready(question, table, program(graph, table, parts), parts, graph.degrees)

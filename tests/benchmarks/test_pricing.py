@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.lower.decoder import lower
-from hwmodel.partition import partition
+from hwmodel.placing import place
 from hwmodel.run import run
 from hwmodel.scenario import load_scenario
 from hwmodel.timing import device_array, pack, points, price
@@ -20,7 +19,7 @@ NAMES = ("h100_llama_70b_decode", "rubin_lpx_deepseek_v3")
 def test_price_many_points(name: str, benchmark: Any) -> None:
     """All ops of 1,000 points that differ in batch and context, one pack."""
     scenario = load_scenario(name)
-    graph = partition(lower(scenario.model, "decode", scenario.formats), scenario.plan, scenario.cluster)
+    graph = place(scenario)
     table = pack(graph, scenario.cluster, scenario.workload.routing)
     rows = [
         points(
