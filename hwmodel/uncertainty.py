@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hwmodel.hardware import Cluster, with_number
+from hwmodel.hardware import Chip, Cluster, with_number
 from hwmodel.kernels import columns as c
 from hwmodel.spec.number import Number
 from hwmodel.timing import Array, OpTable, device_array, price
@@ -46,20 +46,23 @@ def certain(ops: int) -> Spread:
     return Spread(1.0, 1.0, ones, ones, ())
 
 
-def spread(table: OpTable, cluster: Cluster, symbols: Array, base: Array, time_of: Callable[[Array], float]) -> Spread:
+def spread(
+    table: OpTable, cluster: Cluster, symbols: Array, base: Array, time_of: Callable[[Array], float], step: float | None = None
+) -> Spread:
     """Vary every input that has a range, one at a time, and add the effects as independent ones, in log space.
 
     Parameters
     ----------
     base : (ops, N_OUT) priced at the values themselves
     time_of : step time in s from priced ops (ops, N_OUT)
+    step : step time in s at the values themselves, where it is known already
     """
     cases = _cases(cluster)
     if not cases:
         return certain(len(table.ops))
     devices = np.concatenate([device_array(table, changed) for _, _, low, high in cases for changed in (low, high)])
     priced = price(table, np.repeat(symbols, len(devices), axis=0), devices)
-    step = time_of(base)
+    step = time_of(base) if step is None else step
     moved = (priced[:, :, c.TIME] != base[:, c.TIME]).any(axis=1)  # most inputs touch no op of this plan
     times = np.array([time_of(part) if touched else step for part, touched in zip(priced, moved, strict=True)])
     steps = np.log(times / step).reshape(-1, 2)
@@ -83,13 +86,12 @@ def _joined(effects: Array) -> Array:
 def _cases(cluster: Cluster) -> list[tuple[str, Number, Cluster, Cluster]]:
     """(path, number, cluster with the number at its low end, at its high end); equal chips vary together."""
     found = []
-    for name in dict.fromkeys(pool.chip.name for pool in cluster.pools):
-        chip = next(pool.chip for pool in cluster.pools if pool.chip.name == name)
+    for name, chip in _chips(cluster):
         for path, number in chip.numbers():
             if number.ranged and not path.startswith(_NO_TIME) and not path.endswith((".energy", ".capacity", ".usd_per_gb")):
                 ends = [
                     replace(cluster, pools=tuple(
-                        replace(pool, chip=with_number(pool.chip, path, end)) if pool.chip.name == name else pool
+                        replace(pool, chip=with_number(pool.chip, path, end)) if pool.chip == chip else pool
                         for pool in cluster.pools
                     ))
                     for end in (number.low, number.high)
@@ -106,6 +108,16 @@ def _cases(cluster: Cluster) -> list[tuple[str, Number, Cluster, Cluster]]:
                 ends = [_rewired(cluster, index, field, end) for end in (number.low, number.high)]
                 found.append((f"link {wire.from_}-{wire.to}.{key}", number, *ends))
     return found  # type: ignore[return-value]
+
+
+def _chips(cluster: Cluster) -> list[tuple[str, Chip]]:
+    """(name, chip) of all unlike chips; the pool stands beside a name that several of them have."""
+    found: list[tuple[str, Chip]] = []
+    for pool in cluster.pools:
+        if all(pool.chip != chip for _, chip in found):
+            shared = any(other.chip.name == pool.chip.name and other.chip != pool.chip for other in cluster.pools)
+            found.append((f"{pool.chip.name} ({pool.name})" if shared else pool.chip.name, pool.chip))
+    return found
 
 
 def _rewired(cluster: Cluster, index: int, field: str, value: float) -> Cluster:
