@@ -13,7 +13,7 @@ from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.scenario import Scenario
-from hwmodel.timeline import Timeline
+from hwmodel.timeline import Timeline, lane_of
 from hwmodel.timing import Array, OpTable
 from hwmodel.uncertainty import Spread
 
@@ -39,6 +39,8 @@ class Step:
     makespan_s: float
     """An isolated step, pipeline filled and drained."""
     micro_batches: int
+    bound: str
+    """What most of a token's way through the model is: compute, memory:TIER, link, or overhead (launch, latency)."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,14 @@ class PoolRow:
     count: int
     busy_fraction: float
     bound_s: dict[str, float]
+    """The sum is the step; communication that compute hides is left out."""
     bound: str
     """What takes most of the step: compute, memory, link, overhead, or dependency (it waits)."""
 
 
 @dataclass(frozen=True)
 class LinkRow:
-    """What crosses a link in one step: inside a pool per chip, between pools in total."""
+    """What crosses a link in one step: inside a pool per chip of its busiest stage, between pools in total."""
 
     source: str
     target: str
@@ -175,8 +178,10 @@ def assemble(placed: Placed, time: float, host: float, parts: int, around: Sprea
     scenario, graph = placed.scenario, placed.graph
     rows = memory(graph, scenario.cluster, scenario.workload, ideal=placed.ideal)
     reasons = tuple(dict.fromkeys([*graph.reasons, *misfits(rows, scenario.cluster)]))
-    step = _step(placed, time, host, parts, around)
-    spent, why = cost(scenario.cluster, step.tokens_per_s)
+    chips = {pool.name: _chip_of(placed, pool.name, host, parts) for pool in scenario.cluster.pools}
+    pools = _pools(placed, time, chips)
+    step = _step(placed, time, host, parts, around, _bound_of_step(placed, host, pools))
+    spent, why = cost(scenario.cluster, step.tokens_per_s, scenario.workload.phase)
     stacks = [
         f"pool {pool.name}: no calibration of {pool.chip.name} for stack '{pool.stack}' is known; "
         "its stated efficiencies are used"
@@ -184,13 +189,13 @@ def assemble(placed: Placed, time: float, host: float, parts: int, around: Sprea
     ]  # fmt: skip
     warnings = tuple(dict.fromkeys([*scenario.model.warnings, *placed.table.notes, *graph.notes, *stacks]))
     return Result(
-        scenario.name, not reasons, reasons, step, tuple(rows), _pools(placed, time, host, parts), _links(placed, time, parts),
+        scenario.name, not reasons, reasons, step, tuple(rows), pools, _links(placed, time, parts, chips),
         _layers(placed, parts), _ops(placed, parts, around), spent, why, _inputs(around), warnings, _assumptions(placed),
         placed,
     )  # fmt: skip
 
 
-def _step(placed: Placed, time: float, host: float, parts: int, around: Spread) -> Step:
+def _step(placed: Placed, time: float, host: float, parts: int, around: Spread, bound: str) -> Step:
     work = placed.scenario.workload
     per_step = work.speculative.tokens_per_step if work.speculative else 1.0
     tokens = work.batch * (work.new_tokens if work.phase == "prefill" else per_step)
@@ -198,7 +203,7 @@ def _step(placed: Placed, time: float, host: float, parts: int, around: Spread) 
     return Step(
         work.phase, time, time * around.low, time * around.high, None if work.phase == "decode" else time, tpot, tokens,
         tokens / time, 1 / tpot if tpot else work.new_tokens / time, tokens / time / placed.scenario.cluster.chips,
-        placed.timeline.makespan_s + host, parts,
+        placed.timeline.makespan_s + host, parts, bound,
     )  # fmt: skip
 
 
@@ -211,13 +216,13 @@ def bound_of(op: Op, priced: Array, cluster: Cluster) -> str:
         "overhead": priced[c.OVERHEAD],
     }
     name = max(shares, key=lambda key: float(shares[key]))
-    if name != "memory":
-        return name
-    memory_tiers = cluster.pool(op.pool).chip.memory
+    return f"memory:{tier_of(op, priced, cluster)}" if name == "memory" else name
+
+
+def tier_of(op: Op, priced: Array, cluster: Cluster) -> str:
+    """Name the memory tier that takes longest in an op."""
     slot = int(priced[c.BOUND_TIER])
-    if slot < 0:
-        return f"memory:{next(tier.tier for tier in memory_tiers if tier.cache)}"
-    return f"memory:{[tier.tier for tier in memory_tiers if not tier.cache][slot]}"
+    return [tier.tier for tier in cluster.pool(op.pool).chip.memory if tier.cache == (slot < 0)][max(slot, 0)]
 
 
 def parts_of(priced: Array) -> dict[str, float]:
@@ -232,8 +237,12 @@ def parts_of(priced: Array) -> dict[str, float]:
 
 
 def executions(graph: OpGraph, op: Op, counts: Mapping[str, int]) -> float:
-    """How often one chip runs an op per micro-batch, when it runs each segment `counts` times."""
-    return counts[op.segment] * op.repeats.value({})
+    """How often one chip runs an op per micro-batch, when it runs each segment `counts` times.
+
+    The op of a hop between stages repeats as often as there are hops of its kind; a chip makes one, of the mean kind.
+    """
+    times = op.repeats.value({})
+    return times / max(1, len(graph.stages) - 1) if op.note == "p2p" else counts[op.segment] * times
 
 
 def stage_counts(graph: OpGraph) -> list[dict[str, int]]:
@@ -242,40 +251,102 @@ def stage_counts(graph: OpGraph) -> list[dict[str, int]]:
     return [{s.name: n for s, n in zip(graph.segments, counts, strict=True)} for counts in stages]
 
 
-def _pools(placed: Placed, time: float, host: float, parts: int) -> tuple[PoolRow, ...]:
+@dataclass(frozen=True)
+class _Chip:
+    """One chip of a pool over one step, on its busiest pipeline stage."""
+
+    held: dict[str, float]
+    """By bound (s), one thing after the other: what occupies the chip."""
+    beside: dict[str, float]
+    """By bound (s): what its links do on a lane of their own, hidden or not."""
+    wire_s: float
+    wire_bytes: float
+    """Of all its collectives."""
+    floor: dict[str, float]
+    """Totals by resource (s), which a physical floor overlaps: compute, memory TIER, link."""
+
+    def total(self) -> float:
+        return sum(self.held.values()) + sum(self.beside.values())
+
+    def bound_s(self, time: float, *, ideal: bool) -> dict[str, float]:
+        """Share of a step by bound (s); the sum is the step. Links beside compute count as far as compute leaves room."""
+        found = dict.fromkeys(BOUNDS, 0.0)
+        if ideal:
+            key = max(self.floor, key=lambda key: self.floor[key])
+            found[key.partition(" ")[0]] = min(time, self.floor[key])
+        else:
+            room, links = max(0.0, time - sum(self.held.values())), sum(self.beside.values())
+            shown = min(1.0, room / links) if links else 0.0
+            found = {key: self.held[key] + shown * self.beside[key] for key in BOUNDS}
+        return {**found, "idle": max(0.0, time - sum(found.values()))}
+
+
+def _chip_of(placed: Placed, pool: str, host: float, parts: int) -> _Chip:
+    found = []
+    for counts in stage_counts(placed.graph):
+        held, beside, floor = dict.fromkeys(BOUNDS, 0.0), dict.fromkeys(BOUNDS, 0.0), {"compute": 0.0, "link": 0.0}
+        wire = [0.0, 0.0]
+        for op, priced in zip(placed.table.ops, placed.priced, strict=True):
+            if op.pool != pool or op.kind in ("transfer", "load"):
+                continue
+            times = executions(placed.graph, op, counts) * parts
+            lane = held if lane_of(op, placed.graph.overlap) == pool else beside
+            for key, value in parts_of(priced).items():
+                lane[key] += value * times
+            own = {"compute": priced[c.COMPUTE], f"memory {op.tier}": priced[c.MEMORY], "link": priced[c.WIRE]}
+            for key, value in own.items():
+                floor[key] = floor.get(key, 0.0) + float(value) * times
+            wire = [wire[0] + float(priced[c.WIRE]) * times, wire[1] + float(priced[c.WIRE_BYTES]) * times]
+        held["overhead"] += host
+        found.append(_Chip(held, beside, wire[0], wire[1], floor))
+    return max(found, key=_Chip.total)
+
+
+def _pools(placed: Placed, time: float, chips: Mapping[str, _Chip]) -> tuple[PoolRow, ...]:
     rows = []
     for pool in placed.scenario.cluster.pools:
-        busiest: dict[str, float] = dict.fromkeys(BOUNDS, 0.0)
-        for counts in stage_counts(placed.graph):
-            total = dict.fromkeys(BOUNDS, 0.0)
-            for op, priced in zip(placed.table.ops, placed.priced, strict=True):
-                if op.pool == pool.name and op.kind not in ("transfer", "load"):
-                    times = executions(placed.graph, op, counts) * parts
-                    for key, value in parts_of(priced).items():
-                        total[key] += value * times
-            if sum(total.values()) > sum(busiest.values()):
-                busiest = total
-        busiest["overhead"] += host
-        busy = sum(busiest.values())
-        bound_s = {**busiest, "idle": max(0.0, time - busy)}
+        bound_s = chips[pool.name].bound_s(time, ideal=placed.ideal)
         bound = max(bound_s, key=lambda key: bound_s[key]).replace("idle", "dependency")
-        rows.append(PoolRow(pool.name, pool.chip.name, pool.count, min(1.0, busy / time), bound_s, bound))
+        busy = min(1.0, sum(bound_s[key] for key in BOUNDS) / time)
+        rows.append(PoolRow(pool.name, pool.chip.name, pool.count, busy, bound_s, bound))
     return tuple(rows)
 
 
-def _links(placed: Placed, time: float, parts: int) -> tuple[LinkRow, ...]:
+def _links(placed: Placed, time: float, parts: int, chips: Mapping[str, _Chip]) -> tuple[LinkRow, ...]:
+    """Ways between pools in total, as they stand in the graph; links inside a pool as its busiest chip sees them."""
     found: dict[tuple[str, str], list[float]] = {}
     for op, priced in zip(placed.table.ops, placed.priced, strict=True):
         if priced[c.WIRE_BYTES] <= 0:
             continue
-        ends = tuple(op.way.split(">")) if op.kind in ("transfer", "load") else (op.pool, op.pool)
+        if op.kind not in ("transfer", "load"):
+            found[op.pool, op.pool] = [chips[op.pool].wire_bytes, chips[op.pool].wire_s]
+            continue
+        source, target = op.way.split(">")
         times = placed.graph.segment(op.segment).count * op.repeats.value({}) * parts
-        if op.kind == "load":  # priced per receiving chip, shown in total
-            times *= placed.scenario.cluster.pool(ends[1]).count
-        total = found.setdefault((ends[0], ends[1]), [0.0, 0.0])
-        total[0] += float(priced[c.WIRE_BYTES]) * times
-        total[1] += float(priced[c.WIRE]) * placed.graph.segment(op.segment).count * op.repeats.value({}) * parts
+        # loads are priced per receiving chip, shown in total
+        receivers = placed.scenario.cluster.pool(target).count if op.kind == "load" else 1
+        total = found.setdefault((source, target), [0.0, 0.0])
+        total[0] += float(priced[c.WIRE_BYTES]) * times * receivers
+        total[1] += float(priced[c.WIRE]) * times
     return tuple(LinkRow(a, b, sent, busy, min(1.0, busy / time)) for (a, b), (sent, busy) in found.items())
+
+
+def _bound_of_step(placed: Placed, host: float, pools: tuple[PoolRow, ...]) -> str:
+    """What most of a micro-batch's way through all layers is: its ops one after the other, by bound.
+
+    Of a physical floor, what the busiest chip is bound by; where that is a tier, the one that the longest ops read.
+    """
+    total: dict[str, float] = {"overhead": host}
+    for op, priced in zip(placed.table.ops, placed.priced, strict=True):
+        times = placed.graph.segment(op.segment).count * op.repeats.value({})
+        for key, value in parts_of(priced).items():
+            if value > 0:
+                name = f"memory:{tier_of(op, priced, placed.scenario.cluster)}" if key == "memory" else key
+                total[name] = total.get(name, 0.0) + value * times
+    if placed.ideal:
+        busiest = max(pools, key=lambda row: row.busy_fraction).bound
+        total = {name: value for name, value in total.items() if name.partition(":")[0] == busiest} or {busiest: 0.0}
+    return max(total, key=lambda name: total[name])
 
 
 def _layers(placed: Placed, parts: int) -> tuple[LayerRow, ...]:

@@ -58,7 +58,9 @@ def _verdict(result: Result) -> RenderableType:
         lines.append(Text("does not run as planned (priced all the same):", style="bold red"))
         lines += [Text(f"  - {reason}", style="red") for reason in result.reasons]
     spread = "" if step.time_low_s == step.time_high_s else f"  ({seconds(step.time_low_s)} to {seconds(step.time_high_s)})"
+    said = {"overhead": "overhead (launch, latency)"}
     rows = [("step time", seconds(step.time_s) + spread)]
+    rows.append(("bound", said.get(step.bound, step.bound)))
     if step.tpot_s is not None:
         rows.append(("TPOT", seconds(step.tpot_s)))
     if step.ttft_s is not None:
@@ -72,7 +74,9 @@ def _verdict(result: Result) -> RenderableType:
         rows.append(("micro-batches", str(step.micro_batches)))
     if result.cost:
         joules = "" if result.cost.joules_per_token is None else f", {result.cost.joules_per_token:,.3g} J/token"
-        rows.append(("cost", f"{result.cost.usd_per_million_output_tokens:,.3g} USD/Mtok{joules}"))
+        made, taken = result.cost.usd_per_million_output_tokens, result.cost.usd_per_million_input_tokens
+        money = f"{taken or 0:,.3g} USD/Mtok input" if made is None else f"{made:,.3g} USD/Mtok output"
+        rows.append(("cost", f"{money}{joules}"))
     grid = Table(show_header=False, box=None, pad_edge=False)
     for row in rows:
         grid.add_row(*row)
