@@ -184,7 +184,11 @@ def run_command(
     """Price and schedule one step of SCENARIO, or of --model on --chip."""
     from hwmodel.run import run
 
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv are two forms of the same answer; choose one")
     result = run(_asked(scenario, settings, options), ideal=ideal)
+    if out is not None:  # a folder that cannot be made is said before anything is printed
+        out.mkdir(parents=True, exist_ok=True)
     for warning in result.warnings:
         _stderr(f"warning: {warning}")
     if as_json:
