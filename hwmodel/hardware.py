@@ -102,6 +102,8 @@ class Link(Sourced):
     topology all_to_all and no such value: the bandwidth over domain - 1."""
     reduces: bool = False
     """The switch adds and multicasts (NVLink SHARP): an all-reduce moves its bytes once."""
+    scale_out: bool = False
+    """Leads out of the scale-up domain; what a pool sends to other pools passes through these links, where a chip has any."""
     efficiency: Plain | None = None
     """Share of the bandwidth a large transfer reaches; the chip's `efficiency.link` when absent."""
 
@@ -117,6 +119,7 @@ class Efficiency(Sourced):
 
 
 Side = Annotated[int, Field(ge=1, le=1_000_000)]
+_LADDER = ((128, 128), (64, 128), (16, 128), (1, 128))
 
 
 class Execution(Sourced):
@@ -124,8 +127,9 @@ class Execution(Sourced):
 
     cores: Plain
     """Units that each work on one tile at a time: SMs, matrix engines, cores."""
-    tiles: Annotated[tuple[tuple[Side, Side], ...], Field(min_length=1, max_length=N_TILES)] = ((128, 128),)
-    """Output tiles (rows, columns) a core can work on; the best one is taken."""
+    tiles: Annotated[tuple[tuple[Side, Side], ...], Field(min_length=1, max_length=N_TILES)] = _LADDER
+    """Output tiles (rows, columns) a core can work on; the best one is taken. When absent, an assumption of the project: a
+    core can work on few rows, so that one token costs no more than its row."""
     split_k: bool = True
     """Whether several cores may share one output tile along the inner dimension."""
     launch_s: Seconds

@@ -12,7 +12,7 @@ from hwmodel.kernels import columns as c
 from hwmodel.kernels.collective import OPERATIONS
 from hwmodel.model.dtypes import Format, fmt
 from hwmodel.result import bound_of
-from hwmodel.routing import Routing
+from hwmodel.routing import Routing, reached_groups
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 from hwmodel.timing import device_array, pack, points, price
 from hwmodel.uncertainty import spread
@@ -85,7 +85,7 @@ def operation(
     graph.degrees = {"chip.ep": int(full.get("ep", 1))}
     for op in ops:
         graph.add(op)
-    cluster = Cluster((Pool("chip", chip, 1, 0.0),))
+    cluster = Cluster((Pool("chip", _over_nodes(chip, full), 1, 0.0),))
     table = pack(graph, cluster, routing_of(full), warm=warm)
     symbols = points(table, {**dict.fromkeys(table.symbols, 1.0)})
     priced = price(table, symbols, device_array(table, cluster, ideal=ideal))[0]
@@ -199,7 +199,7 @@ def _core(
 ) -> Op:  # fmt: skip
     consts = {
         "key_width": key, "value_width": value, "read_width": read, "kv_bytes": kv.bytes, "activation_bytes": 2.0,
-        "window": window, "ratio": 0 if window else 1, "topk": 0, "softmax": 1,
+        "window": window, "ratio": 0 if window else 1, "topk": 0, "softmax": 1, "chunked": 0,
     }  # fmt: skip
     dims: Shape = {"sequences": batch, "heads": heads, "kv_heads": kv_heads, "shards": 1}
     dims |= {"queries": new, "context": length} if phase == "decode" else {"new": new, "cached": max(0.0, length - new)}
@@ -239,7 +239,6 @@ def _moe(s: Mapping[str, Any], form: Format) -> list[Op]:
         {"rows": pairs, "width": inter},
         {"activation_bytes": 2.0 * (3 if gated else 2), "vector_flops": 5, "kv_bytes": 0, "weight_bytes": 0},
         form,
-        compute=("bf16", "fp16", *form.compute),
     )
     down = _op(
         "down",
@@ -255,25 +254,43 @@ def _moe(s: Mapping[str, Any], form: Format) -> list[Op]:
 def _collective(operation: str) -> Callable[[Mapping[str, Any], Format], list[Op]]:
     def make(s: Mapping[str, Any], form: Format) -> list[Op]:
         consts = {"bytes": 1.0, "operation": float(OPERATIONS.index(operation))}
-        return [_op(operation, "collective", {"elements": s["bytes"], "chips": s["chips"]}, consts, form, compute=_ANY)]
+        return [_op(operation, "collective", {"elements": s["bytes"], "chips": s["chips"]}, consts, form)]
 
     return make
 
 
 def _exchange(s: Mapping[str, Any], form: Format) -> list[Op]:
     """Each token goes once to each of the ranks that hold one of its experts."""
-    ranks = s["ep"] * (1 - (1 - 1 / s["ep"]) ** s["topk"])
+    if s["topk"] > s["experts"] or s["ep"] > s["experts"]:
+        raise InputError(f"op expert exchange: topk={s['topk']} and ep={s['ep']} are at most experts={s['experts']}")
+    if s["ep"] % s["nodes"]:
+        raise InputError(f"op expert exchange: nodes={s['nodes']} must divide ep={s['ep']}")
+    ranks = reached_groups(s["experts"], s["ep"], s["topk"])
     consts = {"bytes": 1.0, "operation": float(OPERATIONS.index("all_to_all"))}
     moved = s["tokens_per_rank"] * s["hidden"] * form.bytes * ranks
-    return [_op("exchange", "collective", {"elements": moved, "chips": s["ep"]}, consts, form, compute=_ANY)]
+    return [_op("exchange", "collective", {"elements": moved, "chips": s["ep"]}, consts, form)]
 
 
-_ANY = c.DTYPES
+def _over_nodes(chip: Chip, shape: Mapping[str, Any]) -> Chip:
+    """The chip with the domain of its first link cut to the ranks of one node, where the shape says how many nodes."""
+    if shape.get("nodes", 1) == 1:
+        return chip
+    if len(chip.links) < 2:
+        raise InputError(f"nodes={shape['nodes']}: chip {chip.name} has no second link to other nodes")
+    first = chip.links[0]
+    inside = min(first.domain, shape["ep"] // shape["nodes"])
+    return chip.model_copy(update={"links": (first.model_copy(update={"domain": inside}), *chip.links[1:])})
+
+
 _PLAIN = ("batch", "heads", "kv_heads", "head_dim")
 _OPTIONAL = {"window": 0, "kv_dtype": ""}
 _WIRE = (
     "wire: all_reduce min(one-shot, two-shot, in-switch), others (n-1)/n S/B; "
     "plus one latency per phase (kernels/collective.py)"
+)
+_EXCHANGED = ("tokens_per_rank", "hidden", "topk", "experts", "ep", "nodes")
+_RANKS = (
+    "S = tokens hidden b ep (1 - prod (E - E/ep - i)/(E - i)), the ranks a token reaches; ep/nodes of them on the first link"
 )
 KINDS: dict[str, _Kind] = {
     "gemm": _Kind(
@@ -312,7 +329,9 @@ KINDS: dict[str, _Kind] = {
         _moe,
         "two grouped products over the distinct experts E(1 - (1 - k/E)^T), expected tiles per expert, and the activation",
     ),
-    "expert_dispatch": _Kind(("tokens_per_rank", "hidden", "topk", "experts", "ep", "nodes"), {}, _exchange, _WIRE),
-    "expert_combine": _Kind(("tokens_per_rank", "hidden", "topk", "experts", "ep", "nodes"), {}, _exchange, _WIRE),
+    "expert_dispatch": _Kind(_EXCHANGED, {}, _exchange, f"{_RANKS}; {_WIRE}"),
+    "expert_combine": _Kind(
+        _EXCHANGED, {}, _exchange, f"{_RANKS}, 16-bit as usual kernels return unless dtype is narrower; {_WIRE}"
+    ),
     **{name: _Kind(("chips", "bytes"), {}, _collective(name), _WIRE) for name in OPERATIONS},
 }

@@ -65,6 +65,9 @@ class Routing(Spec):
         return found
 
 
-def distinct_experts(experts: int, topk: float, tokens: float) -> float:
-    """Expected distinct experts of a uniform step: E (1 - (1 - k/E)^tokens)."""
-    return float(experts * -np.expm1(tokens * np.log1p(-min(topk / experts, 1 - 1e-16))))
+def reached_groups(experts: int, groups: int, topk: float) -> float:
+    """Expected groups that hold one of a token's `topk` different experts: groups (1 - product of (E - E/G - i)/(E - i))."""
+    missed = 1.0
+    for i in range(round(topk)):
+        missed *= max(0.0, experts - experts / groups - i) / (experts - i)
+    return groups * (1 - missed)

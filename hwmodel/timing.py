@@ -18,6 +18,7 @@ from hwmodel.hardware import Chip, Cluster, Link, Pool
 from hwmodel.kernels import columns as c
 from hwmodel.kernels import kinds
 from hwmodel.kernels.resolve import FACTORS, TERMS, resolve
+from hwmodel.model.dtypes import WIDEST
 from hwmodel.routing import Routing
 from hwmodel.spec.errors import InputError, InternalError
 
@@ -149,10 +150,6 @@ def _where(op: Op, cluster: Cluster, rows: tuple[str, ...], warm: bool, notes: l
     return found
 
 
-_WIDEST = ("tf32", "fp32")
-"""Stand in for any narrower type: 8 bits of exponent and at least 10 of mantissa hold bf16, fp16 and all below."""
-
-
 def operand_type(chip: Chip, wanted: tuple[str, ...], notes: list[str] | None = None, op: str = "") -> str:
     """The first of `wanted` that the chip multiplies natively, else a type that holds every 16-bit number; steps are noted.
 
@@ -162,7 +159,7 @@ def operand_type(chip: Chip, wanted: tuple[str, ...], notes: list[str] | None = 
         When there is none: a narrower type would change the numbers, which the scenario must ask for.
     """
     peaks = chip.peaks.by_dtype()
-    for position, name in enumerate((*wanted, *_WIDEST)):
+    for position, name in enumerate((*wanted, *WIDEST)):
         if name in peaks:
             if position and notes is not None and {wanted[0], name} != {"bf16", "fp16"}:
                 notes.append(f"chip {chip.name} has no {wanted[0]} units: such products run in {name}")

@@ -1,6 +1,7 @@
 """numba on bare arrays. Kernels import numpy and numba only, and numba is imported nowhere else.
 
-A kind of op is one file here: ``KIND``, its integer dimensions ``DIMS``, its per-op constants ``CONSTS``, and
+A kind of op is one file here: ``KIND``, whether it multiplies matrices ``MATRIX`` (True when absent: the chip must then
+multiply one of the op's types), its integer dimensions ``DIMS``, its per-op constants ``CONSTS``, and
 ``price(dims, consts, where, bins, device, out)``. Files are found by scanning this folder (and the ``kernels`` folder
 of HWMODEL_PLUGINS); those without ``KIND`` are shared pieces.
 """

@@ -4,10 +4,11 @@ import numpy as np
 from numba import njit
 
 from hwmodel.kernels import columns as c
-from hwmodel.kernels.attention import visible
+from hwmodel.kernels.attention import causal_pairs, chunk_reach, visible
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "attention_decode"
+MATRIX = True
 DIMS = ("sequences", "queries", "context", "heads", "kv_heads", "shards")
 CONSTS = (
     "key_width",
@@ -19,8 +20,10 @@ CONSTS = (
     "ratio",
     "topk",
     "softmax",
+    "chunked",
 )
-"""Widths per head in elements; read_width: elements read per cached position and KV head (a latent is read once)."""
+"""Widths per head in elements; read_width: elements read per cached position and KV head (a latent is read once);
+chunked: 1 when the window is a fixed chunk of the text instead of one that slides."""
 
 
 @njit(cache=True, nogil=True)
@@ -30,10 +33,11 @@ def price(
     """Times (s), FLOP and bytes of decode attention on one chip.
 
     bytes = B kv_heads positions read_width b; FLOP = 2 B queries heads positions (key + value width), intensity 2 g / b
-    independent of the batch; exponentials = B queries heads positions.
+    independent of the batch; exponentials = B queries heads positions. In fixed chunks of W tokens a query at position L
+    sees ((L - 1) mod W) + 1 positions: that of the exact `context`, not the expected value over a chunk.
 
     dims : (points, ops, 6) sequences on the chip, new tokens per sequence, context (new tokens included), query heads, KV
-    heads, and over how many chips the positions are split; consts : (ops, 9); others as in gemm.
+    heads, and over how many chips the positions are split; consts : (ops, 10); others as in gemm.
     """
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
@@ -44,8 +48,15 @@ def price(
             chip = device[dq, where[j, c.ROW]]
             o = out[q, j]
             # the mean over the s new tokens: the last sees `length`, the first s - 1 fewer
-            seen = visible(length - (s - 1.0) / 2.0, a[5], a[6], a[7]) / dims[q, j, 5]
-            read = visible(length, a[5], a[6], a[7]) / dims[q, j, 5]
+            chunk = a[5] if a[9] == 1.0 else 0.0
+            window = a[5] - chunk
+            seen = visible(length - (s - 1.0) / 2.0, window, a[6], a[7])
+            read = visible(length, window, a[6], a[7])
+            if chunk > 0.0:
+                before = max(length - s, 0.0)
+                seen += causal_pairs(before, s, chunk, 0.0, 0.0, 1.0) / s
+                read += min(length, chunk_reach(before, s, chunk))
+            seen, read = seen / dims[q, j, 5], read / dims[q, j, 5]
             kv = b * kv_heads * read * a[2] * a[3]
             activations = b * s * heads * (a[0] + a[1]) * a[4]
             flops = 2.0 * b * s * heads * seen * (a[0] + a[1])

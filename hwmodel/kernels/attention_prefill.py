@@ -4,10 +4,11 @@ import numpy as np
 from numba import njit
 
 from hwmodel.kernels import columns as c
-from hwmodel.kernels.attention import causal_pairs, visible
+from hwmodel.kernels.attention import causal_pairs, chunk_reach, visible
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "attention_prefill"
+MATRIX = True
 DIMS = ("sequences", "new", "cached", "heads", "kv_heads", "shards")
 CONSTS = (
     "key_width",
@@ -19,6 +20,7 @@ CONSTS = (
     "ratio",
     "topk",
     "softmax",
+    "chunked",
 )
 
 
@@ -32,7 +34,7 @@ def price(
     pace when slower (FlashAttention-3, section 3.1: 49.5 % of the matrix time on H100 at width 128).
 
     dims : (points, ops, 6) sequences, new tokens each, tokens cached before them, query heads, KV heads, and over how many
-    chips the pairs are split; consts : (ops, 9); others as in gemm.
+    chips the pairs are split; consts : (ops, 10); others as in gemm.
     """
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
@@ -42,13 +44,17 @@ def price(
             a = consts[j]
             chip = device[dq, where[j, c.ROW]]
             o = out[q, j]
-            pairs = b * heads * causal_pairs(cached, s, a[5], a[6], a[7]) / shards
+            pairs = b * heads * causal_pairs(cached, s, a[5], a[6], a[7], a[9]) / shards
             flops = 2.0 * pairs * (a[0] + a[1])
             compute = flops / (chip[c.PEAK + where[j, c.DTYPE]] * chip[c.ATTENTION_EFFICIENCY])
             if chip[c.EXPONENTIALS] > 0.0:
                 compute = max(compute, pairs * a[8] / chip[c.EXPONENTIALS])
             # the window of every new token: at most all positions, each read once from memory
-            read = min(cached + s, visible(cached + s, a[5], a[6], 0.0) + (s if a[5] > 0.0 else 0.0))
+            chunk = a[5] if a[9] == 1.0 else 0.0
+            read = visible(cached + s, a[5] - chunk, a[6], 0.0) + (s if a[5] - chunk > 0.0 else 0.0)
+            if chunk > 0.0:  # from the start of the first token's chunk
+                read += chunk_reach(cached, s, chunk)
+            read = min(cached + s, read)
             kv = b * kv_heads * read * a[2] * a[3]
             activations = b * s * heads * (a[0] + a[1]) * a[4] / shards
             memory = memory_time(0.0, kv, activations, where[j], chip, o)

@@ -9,6 +9,7 @@ from hwmodel.kernels.routing import distinct_experts, expected_tiles, routed_tok
 from hwmodel.kernels.tiles import tiled_time
 
 KIND = "experts"
+MATRIX = True
 DIMS = ("tokens", "experts", "n", "k")
 CONSTS = ("weight_bytes", "input_bytes", "output_bytes")
 

@@ -8,6 +8,7 @@ from hwmodel.kernels.memory import finish, memory_time
 from hwmodel.kernels.tiles import product_time
 
 KIND = "gemm"
+MATRIX = True
 DIMS = ("m", "n", "k", "groups")
 CONSTS = ("weight_bytes", "input_bytes", "output_bytes")
 """Bytes per element of the weights (scales included), inputs and outputs."""

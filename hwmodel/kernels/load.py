@@ -7,6 +7,7 @@ from hwmodel.kernels import columns as c
 from hwmodel.kernels.routing import distinct_experts
 
 KIND = "load"
+MATRIX = False
 DIMS = ("tokens", "experts", "elements")
 CONSTS = ("weight_bytes",)
 """Bytes per element."""

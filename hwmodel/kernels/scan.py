@@ -7,6 +7,7 @@ from hwmodel.kernels import columns as c
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "scan"
+MATRIX = True
 DIMS = ("sequences", "new", "heads")
 CONSTS = ("state_bytes", "state_flops", "chunk_flops", "activation_bytes")
 """Per head: bytes of the state; FLOP per token in the recurrent form; FLOP per token in the chunked form; bytes per token."""

@@ -7,6 +7,7 @@ from hwmodel.kernels import columns as c
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "stream"
+MATRIX = False
 DIMS = ("rows", "width")
 CONSTS = ("activation_bytes", "vector_flops", "kv_bytes", "weight_bytes")
 """Per element of rows x width: activation bytes moved, vector FLOP, KV cache bytes written; weight bytes per column."""

@@ -38,10 +38,3 @@ def tiled_time(tiles: float, rows: float, cols: float, k: float, peak: float, co
         splits = max(1.0, min(np.floor(cores / tiles), np.floor(k / 256.0)))
     waves = np.ceil(tiles * splits / cores - 1e-9)
     return waves * 2.0 * rows * cols * (k / splits) * cores / peak
-
-
-@njit(cache=True)
-def wave_efficiency(m: float, n: float, rows: float, cols: float, cores: float) -> float:
-    """Share of the cores busy on average: tiles / (waves cores), without split-K."""
-    tiles = np.ceil(m / rows) * np.ceil(n / cols)
-    return tiles / (np.ceil(tiles / cores) * cores)

@@ -6,6 +6,7 @@ from numba import njit
 from hwmodel.kernels import columns as c
 
 KIND = "transfer"
+MATRIX = False
 DIMS = ("elements",)
 CONSTS = ("bytes",)
 

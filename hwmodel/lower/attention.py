@@ -126,7 +126,8 @@ class Attention(Block):
         cache = self.cache()
         cores = into.attend(
             "attention", heads=heads, kv_heads=kv_heads, key=self.head_dim, value=self.v_dim, read=self.head_dim + self.v_dim,
-            window=self.window, ratio=0 if self.window else 1, kept=into.kept(cache) if cache else None,
+            window=self.window, ratio=0 if self.window else 1, chunked=self.chunked,
+            kept=into.kept(cache) if cache else None,
         )  # fmt: skip
         if self.gated:
             cores = [into.stream("gate", size(self.heads * self.v_dim, *heads), moved=3, flops=5, inputs=cores)]

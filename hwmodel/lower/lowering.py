@@ -7,8 +7,9 @@ from typing import Any
 
 from hwmodel.graph import ONE, Dim, Kept, Op, OpGraph, Stored, per_sequence, size, symbol
 from hwmodel.kernels import kinds
+from hwmodel.model.architecture import AS_STORED
 from hwmodel.model.block import Cache, Weight
-from hwmodel.model.dtypes import Format
+from hwmodel.model.dtypes import WIDEST, Format
 from hwmodel.spec.errors import InternalError
 
 Axis = tuple[str, float]
@@ -109,7 +110,7 @@ class Lowering:
         return self.op(
             name, "gemm",
             {"m": rows or self.tokens, "n": n, "k": size(weights[0].columns, *(inner or ("",))), "groups": ONE},
-            consts=self._gemm_consts(width), compute=self._format_of(weights[0]).compute,
+            consts=self._gemm_consts(width), compute=self._types(weights[0]),
             stored=(*stored, *fields.pop("stored", ())), contracts=("k",),
             out=fields.pop("out", self.flow(sum(w.rows for w in weights))), **fields,
         )  # fmt: skip
@@ -265,6 +266,17 @@ class Lowering:
         if not weight.matrix:
             return form.bytes
         return form.matrix_bytes(weight.rows, weight.columns) / (weight.rows * weight.columns)
+
+    def _types(self, weight: Weight) -> tuple[str, ...]:
+        """Types a product with that weight may run in.
+
+        A matrix that stays as stored whatever the scenario asks for (head, router) is multiplied in the type of the
+        activations where a chip has no wider one.
+        """
+        wanted = self._format_of(weight).compute
+        if weight.role not in AS_STORED:
+            return wanted
+        return tuple(dict.fromkeys((*wanted, *WIDEST, *self.activations.compute)))
 
     def _gemm_consts(self, weight_bytes: float) -> dict[str, float]:
         return {

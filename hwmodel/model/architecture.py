@@ -185,6 +185,10 @@ class Model:
         return runs
 
 
+AS_STORED = ("router", "embedding", "head")
+"""Roles of matrices that a quantised format asked for leaves as the checkpoint has them."""
+
+
 def overridden(weight: Weight, stored: Format, override: Format | None) -> Format:
     """Format of a weight when someone asks for `override`.
 
@@ -195,4 +199,4 @@ def overridden(weight: Weight, stored: Format, override: Format | None) -> Forma
         return stored
     if override.bits >= 16:
         return override
-    return override if weight.matrix and weight.role not in ("router", "embedding", "head") else stored
+    return override if weight.matrix and weight.role not in AS_STORED else stored

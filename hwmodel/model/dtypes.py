@@ -44,6 +44,8 @@ class Format:
         return elements + along * across * self.scale_bits / 8
 
 
+WIDEST = ("tf32", "fp32")
+"""Stand in for any narrower type: 8 bits of exponent and at least 10 of mantissa hold bf16, fp16 and all below."""
 _WIDE = ("bf16", "fp16")
 FORMATS: dict[str, Format] = {
     item.name: item
