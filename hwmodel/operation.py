@@ -331,7 +331,7 @@ KINDS: dict[str, _Kind] = {
     ),
     "expert_dispatch": _Kind(_EXCHANGED, {}, _exchange, f"{_RANKS}; {_WIRE}"),
     "expert_combine": _Kind(
-        _EXCHANGED, {}, _exchange, f"{_RANKS}, 16-bit as usual kernels return unless dtype is narrower; {_WIRE}"
+        _EXCHANGED, {}, _exchange, f"{_RANKS}; b of dtype: 16-bit sums come back unless dtype says otherwise; {_WIRE}"
     ),
     **{name: _Kind(("chips", "bytes"), {}, _collective(name), _WIRE) for name in OPERATIONS},
 }

@@ -1,9 +1,17 @@
 """Every chip file loads, its numbers have provenance, and they agree with a separate table of public figures."""
 
+import math
+
 import pytest
 
-from hwmodel.hardware import Chip, load_chip
+from hwmodel.hardware import Chip, Execution, load_chip
+from hwmodel.kernels.tiles import product_time
+from hwmodel.run import run
+from hwmodel.scenario import scenario_from
 from hwmodel.spec.catalog import names, shipped
+from hwmodel.spec.errors import InputError
+from hwmodel.spec.yamlfile import Document
+from hwmodel.timing import device_row
 
 CHIPS = names("chips")
 CONTRACT = [
@@ -199,6 +207,51 @@ def test_drain_time(name: str, seconds: float):
 )
 def test_scale_up_domain(name: str, domain: int):
     assert load_chip(name).links[0].domain == domain
+
+
+def test_scale_out_is_data(chip: Chip):
+    assert {link.name for link in chip.links if link.scale_out} == {link.name for link in chip.links if link.name == "nic"}
+
+
+def test_runs_a_step_in_formats_it_has(chip: Chip):
+    """A chip without 16-bit products runs in the widest format it multiplies."""
+    wide = {"bf16", "fp16"} & set(chip.peaks.by_dtype())
+    form = "" if wide else "int8"
+    value = {
+        "model": "llama-3.2-1b", "cluster": {"pools": {"chips": {"chip": chip.name, "count": 16}}},
+        "plan": [{"tensor": {"degree": 1}}], "workload": {"phase": "decode", "batch": 16, "context": 128},
+        "dtypes": dict.fromkeys(("weights", "activations", "attention", "kv"), form),
+    }  # fmt: skip
+    result = run(scenario_from(Document("test.yaml", value, {}, ()), "test"))
+    assert result.step.time_s > 0
+    assert math.isfinite(result.step.time_s)
+
+
+def test_chips_with_8_bit_products_only():
+    dtypes = dict.fromkeys(("weights", "activations", "attention", "kv"), "int8")
+    value = {
+        "model": "llama-3.1-8b", "cluster": {"pools": {"cards": {"chip": "corsair", "count": 8}}},
+        "plan": [{"tensor": {"degree": 8}}], "workload": {"phase": "decode", "batch": 4, "context": 1024}, "dtypes": dtypes,
+    }  # fmt: skip
+    assert run(scenario_from(Document("test.yaml", value, {}, ()), "test")).feasible
+    value["dtypes"] = {}
+    with pytest.raises(InputError, match=r"op layer0.*corsair.*dtypes\.weights"):
+        run(scenario_from(Document("test.yaml", value, {}, ()), "test"))
+
+
+def test_a_chip_without_stated_tiles_works_on_few_rows():
+    """Its default tiles do not make one token as costly as 128."""
+    chip = load_chip("lpddr_nmc")
+    plain = Execution(cores=chip.execution.cores, launch_s=chip.execution.launch_s)
+    row = device_row(chip.model_copy(update={"execution": plain}))
+    assert plain.tiles == ((128, 128), (64, 128), (16, 128), (1, 128))
+    one, many = (product_time(m, 4096.0, 4096.0, 1.0, 1e14, row) for m in (1.0, 128.0))
+    assert one <= many / 64
+
+
+def test_host_processors_multiply_single_rows():
+    for name in ("vera", "xeon_host"):
+        assert (1, 16) in load_chip(name).execution.tiles
 
 
 def test_traps():

@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 
 from hwmodel.cli import main
+from hwmodel.hardware import load_chip
+from hwmodel.operation import operation
+from hwmodel.routing import reached_groups
+from hwmodel.spec.errors import InputError
 
 
 def call(*args: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -189,6 +193,38 @@ def test_op_prices_every_kind(args: tuple[str, ...], capsys: pytest.CaptureFixtu
     assert set(found) >= {"kind", "chip", "stack", "dtype", "shape", "time_s", "low_s", "high_s", "bound", "terms"}
     assert 0 < found["low_s"] <= found["time_s"] <= found["high_s"]
     assert found["dtype"] == "bf16"
+
+
+def exchange(capsys: pytest.CaptureFixture[str], kind: str = "expert_dispatch", **shape: int) -> dict[str, Any]:
+    full = {"tokens_per_rank": 4096, "hidden": 7168, "topk": 8, "experts": 256, "ep": 16, "nodes": 2, **shape}
+    pairs = [f"{key}={value}" for key, value in full.items()]
+    return answer("op", kind, *pairs, "--chip", "h100_sxm", "--dtype", "bf16", capsys=capsys)
+
+
+def test_expert_exchange_counts_experts_and_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = exchange(capsys)
+    sent = 4096 * 7168 * 2 * reached_groups(256, 16, 8)
+    assert found["bytes"] == pytest.approx(sent * 7 / 8 + sent / 2)
+    # 7 of 8 parts stay on NVLink at 0.8 of 450 GB/s; half goes to the other node over the NIC
+    chip = load_chip("h100_sxm")
+    near, far = (link.bandwidth_bytes_per_s * (link.efficiency or chip.efficiency.link) for link in chip.links[:2])
+    assert found["terms"]["link"] == pytest.approx(sent * 7 / 8 / near + sent / 2 / far)
+    # few experts: a token's choices are different ones, so it reaches more ranks than by chance
+    assert exchange(capsys, experts=16)["bytes"] > exchange(capsys, experts=256)["bytes"]
+    inside, across = exchange(capsys, ep=8, nodes=1), exchange(capsys, ep=8, nodes=2)
+    assert inside["bytes"] == pytest.approx(4096 * 7168 * 2 * reached_groups(256, 8, 8) * 7 / 8)
+    assert across["time_s"] > inside["time_s"]
+    assert "16-bit" in exchange(capsys, "expert_combine")["formula"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [({"nodes": 3}, "nodes=3 must divide ep=16"), ({"topk": 300}, "at most experts=256"), ({"ep": 512}, "at most experts=256")],
+)
+def test_expert_exchange_says_what_does_not_fit(shape: dict[str, int], words: str) -> None:
+    full = {"tokens_per_rank": 128, "hidden": 7168, "topk": 8, "experts": 256, "ep": 16, "nodes": 2, **shape}
+    with pytest.raises(InputError, match=words):
+        operation("expert_combine", load_chip("h100_sxm"), "bf16", full)
 
 
 def test_model_chips_models_and_claims(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 
 from hwmodel import routing
+from hwmodel.graph import OpGraph
 from hwmodel.hardware import Chip, load_chip, with_number
 from hwmodel.kernels import attention, collective, kinds, memory, tiles
 from hwmodel.kernels import columns as c
 from hwmodel.kernels import resolve as resolving
 from hwmodel.kernels import routing as tokens_to_experts
+from hwmodel.lower.decoder import Formats, lower
+from hwmodel.model.dtypes import fmt
+from hwmodel.model.load import load_model
 from hwmodel.spec import catalog
-from hwmodel.timing import device_row
+from hwmodel.spec.errors import InputError
+from hwmodel.spec.number import Number
+from hwmodel.timing import device_row, operand_type
 
 CHIPS = ("h100_sxm", "rubin", "groq3_lpu", "hyperaccel_lpu", "xeon_host")
 POINTS, OPS = 3, 8
@@ -28,7 +34,7 @@ DIM_RANGES = {
     "new": (1, 4096), "cached": (0, 8192),
 }  # fmt: skip
 CONST_RANGES = {
-    "window": (0, 4096), "topk": (0, 2048), "ratio": (0, 4), "softmax": (0, 1),
+    "window": (0, 4096), "topk": (0, 2048), "ratio": (0, 4), "softmax": (0, 1), "chunked": (0, 1),
     "operation": (0, len(collective.OPERATIONS) - 1),
 }  # fmt: skip
 """Whole numbers; other dimensions lie in 1 .. 1,000, other constants in 0.5 .. 512."""
@@ -99,10 +105,12 @@ def test_pieces_compiled_equal_interpreted() -> None:
         p, n = float(rng.uniform(1e-3, 0.5)), float(rng.integers(1, 72))
         cases = [
             (tiles.product_time, (a, b, d, 2.0, 1e15, row)), (tiles.tiled_time, (a, 64.0, 128.0, b, 1e15, 132.0, 1.0)),
-            (tiles.wave_efficiency, (a, b, 64.0, 128.0, 132.0)), (tokens_to_experts.expected_tiles, (a, p, 64.0)),
+            (tokens_to_experts.expected_tiles, (a, p, 64.0)), (attention.chunk_reach, (a, b, d)),
+            (attention.chunk_pairs, (a, d)),
             (attention.visible, (a, b, 4.0, d)), (attention.sum_of_min, (a, b, d)),
-            (attention.causal_pairs, (a, b, d, 4.0, 128.0)), (memory.stream_time, (a, b, d)),
-            (collective.wire_bytes, (0.0, a, n)), (collective.one_level, (0.0, a, n, 4.5e11, 3e-6, 0.0, 0.0, 0.0)),
+            (attention.causal_pairs, (a, b, d, 4.0, 128.0, 0.0)),
+            (attention.causal_pairs, (a, b, d, 4.0, 128.0, 1.0)), (memory.stream_time, (a, b, d)),
+            (collective.reached, (a, b, n)), (collective.one_level, (0.0, a, n, 4.5e11, 3e-6, 0.0, 0.0, 0.0)),
         ]  # fmt: skip
         for function, arguments in cases:
             assert function(*arguments) == pytest.approx(function.py_func(*arguments), rel=1e-12), function
@@ -131,7 +139,11 @@ def test_resolve_compiled_equals_interpreted_and_rounds_the_share_up() -> None:
      (64, 28672, (64, 128), 0.848), (128, 4096, (128, 128), 0.242)],
 )  # fmt: skip
 def test_wave_efficiency(m: int, n: int, tile: tuple[int, int], expected: float) -> None:
-    assert tiles.wave_efficiency(m, n, *map(float, tile), 132.0) == pytest.approx(expected, abs=5e-4)
+    """Share of 132 cores that are busy on average, in the time of one product without split-K."""
+    row = np.zeros(c.N_DEVICE)
+    row[c.CORES], row[c.TILES : c.TILES + 2] = 132, tile
+    busy = 2.0 * m * n * 4096 / 1e15 / tiles.product_time(float(m), float(n), 4096.0, 1.0, 1e15, row)
+    assert busy == pytest.approx(expected, abs=5e-4)
 
 
 def test_split_k_fills_the_cores() -> None:
@@ -184,13 +196,20 @@ def test_distinct_experts(experts: int, topk: int, tokens: int, expected: float)
     bins = routing.Routing().bins(experts, topk, experts, 1)
     digits = 5 * 10.0 ** -(len(str(expected).partition(".")[2]) + 1)
     assert tokens_to_experts.distinct_experts(float(tokens), bins) == pytest.approx(expected, abs=digits * 1.01)
-    assert routing.distinct_experts(experts, topk, tokens) == pytest.approx(expected, abs=digits * 1.01)
 
 
 def test_distinct_experts_by_simulation() -> None:
     rng = np.random.default_rng(0)
     drawn = [len(np.unique([rng.permutation(64)[:6] for _ in range(20)])) for _ in range(400)]
-    assert routing.distinct_experts(64, 6, 20) == pytest.approx(np.mean(drawn), rel=0.01)
+    bins = routing.Routing().bins(64, 6, 64, 1)
+    assert tokens_to_experts.distinct_experts(20.0, bins) == pytest.approx(np.mean(drawn), rel=0.01)
+
+
+@pytest.mark.parametrize(("experts", "groups", "topk"), [(64, 8, 6), (64, 64, 6), (8, 2, 2), (16, 1, 4), (16, 4, 16)])
+def test_reached_groups_by_simulation(experts: int, groups: int, topk: int) -> None:
+    rng = np.random.default_rng(1)
+    drawn = [len(np.unique(rng.permutation(experts)[:topk] // (experts // groups))) for _ in range(4000)]
+    assert routing.reached_groups(experts, groups, topk) == pytest.approx(np.mean(drawn), rel=0.01)
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.63, 1.2])
@@ -232,7 +251,7 @@ def _on(row: np.ndarray, kind: str, dims: list[float], consts: list[float]) -> n
     return out[0, 0]
 
 
-WIDTHS = {"kv_bytes": 2.0, "activation_bytes": 0.0, "window": 0, "ratio": 1, "topk": 0, "softmax": 1}
+WIDTHS = {"kv_bytes": 2.0, "activation_bytes": 0.0, "window": 0, "ratio": 1, "topk": 0, "softmax": 1, "chunked": 0}
 
 
 def test_mla_per_cached_token() -> None:
@@ -267,8 +286,45 @@ def test_causal_pairs_against_brute_force(window: int, ratio: int, topk: int, ca
         if ratio:
             entries = position / ratio
             brute += min(entries, topk) if topk else entries
-    found = attention.causal_pairs(*map(float, (cached, new, window, ratio, topk)))
+    found = attention.causal_pairs(*map(float, (cached, new, window, ratio, topk)), 0.0)
     assert found == pytest.approx(brute)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 64, 8192])
+@pytest.mark.parametrize(("cached", "new"), [(0, 1), (0, 100), (33, 50), (63, 2), (64, 1), (1000, 3), (8190, 5)])
+def test_fixed_chunks_against_brute_force(chunk: int, cached: int, new: int) -> None:
+    sees = [(position - 1) % chunk + 1 for position in range(cached + 1, cached + new + 1)]
+    reads = {past for last, n in enumerate(sees, cached + 1) for past in range(last - n + 1, last + 1)}
+    assert attention.causal_pairs(float(cached), float(new), float(chunk), 0.0, 0.0, 1.0) == sum(sees)
+    assert attention.chunk_reach(float(cached), float(new), float(chunk)) == len(reads)
+    consts = {**WIDTHS, "key_width": 128, "value_width": 128, "read_width": 256, "window": chunk, "ratio": 0, "chunked": 1}
+    common = {"sequences": 1, "heads": 1, "kv_heads": 1, "shards": 1}
+    prefill = _one("attention_prefill", {**common, "new": new, "cached": cached}, consts)
+    decode = _one("attention_decode", {**common, "queries": new, "context": cached + new}, consts)
+    for out in (prefill, decode):
+        assert out[c.FLOPS] == pytest.approx(2 * 256 * sum(sees))
+        assert out[c.KV_BYTES] == len(reads) * 256 * 2
+
+
+def test_a_decode_step_sees_its_own_chunk() -> None:
+    consts = {**WIDTHS, "key_width": 1, "value_width": 0, "read_width": 1, "window": 8192, "ratio": 0, "chunked": 1}
+    dims = {"sequences": 1, "queries": 1, "heads": 1, "kv_heads": 1, "shards": 1}
+    for position, sees in ((1, 1), (8192, 8192), (8193, 1), (100_000, 1696), (1_048_576, 8192)):
+        out = _one("attention_decode", {**dims, "context": position}, consts)
+        assert out[c.KV_BYTES] / 2 == out[c.FLOPS] / 2 == sees
+
+
+def test_llama_4_attends_in_chunks() -> None:
+    ops = {op.name: op for op in lowered("llama-4-scout").ops() if op.kind.startswith("attention_")}
+    assert {op.consts["chunked"] for op in ops.values() if op.consts["window"]} == {1.0}
+    assert {op.consts["chunked"] for op in ops.values() if not op.consts["window"]} == {0.0}
+    sliding = [op for op in lowered("gemma-3-12b").ops() if op.kind.startswith("attention_")]
+    assert {op.consts["chunked"] for op in sliding} == {0.0}
+
+
+def lowered(model: str) -> OpGraph:
+    """A mixed step of a model, in bf16."""
+    return lower(load_model(model), "mixed", Formats(fmt("bf16"), fmt("bf16")))
 
 
 def test_prefill_is_the_sum_of_decodes() -> None:
@@ -347,7 +403,29 @@ def test_past_the_domain_a_second_level_is_added() -> None:
     far = row[c.LINK + c.LINK_WIDTH]
     # an eighth of the buffer crosses between two nodes, one-shot or two-shot: S / 8 either way for n = 2
     assert out[1][c.WIRE] - out[0][c.WIRE] == pytest.approx(1e8 / 8 / far)
-    assert out[1][c.WIRE_BYTES] == pytest.approx(2 * 15 / 16 * 1e8)
+    # reduced in the switch a chip sends the buffer once, and its share once more to the other node
+    assert out[1][c.WIRE_BYTES] == pytest.approx(1e8 + 1e8 / 8)
+
+
+# --- the device row ---------------------------------------------------------------------------------------------------
+def test_a_cache_reaches_its_stated_share_of_the_bandwidth() -> None:
+    chip = load_chip("h100_sxm")
+    index = next(i for i, tier in enumerate(chip.memory) if tier.cache)
+    stated = chip.memory[index].model_copy(update={"efficiency": Number(0.5)})
+    other = chip.model_copy(update={"memory": (*chip.memory[:index], stated, *chip.memory[index + 1 :])})
+    assert chip.memory[index].efficiency is None
+    assert device_row(chip)[c.CACHE_BANDWIDTH] == chip.memory[index].bandwidth_bytes_per_s
+    assert device_row(other)[c.CACHE_BANDWIDTH] == 0.5 * chip.memory[index].bandwidth_bytes_per_s
+
+
+def test_a_product_runs_in_a_wider_type_or_says_what_to_choose() -> None:
+    host, card = load_chip("xeon_host"), load_chip("corsair")
+    wide = host.model_copy(update={"peaks": host.peaks.model_copy(update={"bf16_flops_per_s": None})})
+    notes: list[str] = []
+    assert operand_type(wide, ("bf16", "fp16"), notes) == "fp32"
+    assert notes == ["chip xeon_host has no bf16 units: such products run in fp32"]
+    with pytest.raises(InputError, match=r"op layer0.qkv: chip corsair multiplies int8, int4; .*bf16, fp16.*dtypes.attention"):
+        operand_type(card, ("bf16", "fp16"), notes, "layer0.qkv")
 
 
 # --- number formats -------------------------------------------------------------------------------------------------
