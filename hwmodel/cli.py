@@ -45,7 +45,8 @@ class _Group(click.Group):
 def cli(ctx: click.Context, debug: bool) -> None:
     """Performance of LLM inference on hardware, existing or not yet built.
 
-    Chips, models and questions are YAML files; NAMEs are looked up here first, then among those shipped.
+    Chips, models and questions are YAML files. A NAME is looked up in chips/, graphs/ and scenarios/ of this folder, then
+    among those shipped; anything with a slash or a suffix is a path.
     """
     ctx.obj = {"debug": debug}
 
@@ -138,6 +139,9 @@ def _question(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--pp", type=click.IntRange(1), help="Pipeline stages."),
             click.option("--batch", type=click.IntRange(1), help="Sequences, all chips together."),
             click.option("--context", type=click.IntRange(1), help="Cached tokens per sequence (prefill: prompt tokens)."),
+            click.option(
+                "--new-tokens", type=click.IntRange(1), help="Prompt tokens beside the decodes of a mixed step (512)."
+            ),
             click.option("--phase", type=click.Choice(["decode", "prefill", "mixed"]), help="What the step does."),
             click.option("--weights", metavar="DTYPE", help="Format of the weights."),
             click.option("--kv", metavar="DTYPE", help="Format of the KV cache."),
@@ -304,6 +308,25 @@ def chips_command(chip: str | None, as_json: bool) -> None:
         from hwmodel.report.tables import chip_answer, chips_answer
 
         _show(chip_answer(chips[0]) if chip else chips_answer(chips))
+
+
+@cli.command("scenarios")
+@_JSON
+def scenarios_command(as_json: bool) -> None:
+    """List the questions that are known by name."""
+    from hwmodel.spec import catalog, yamlfile
+
+    _listen()
+    rows = []
+    for name in catalog.names("scenarios"):
+        value = yamlfile.load(catalog.find("scenarios", name)).value
+        rows.append({"name": name, **{key: str(value.get(key, "")) for key in ("title", "question")}})
+    if as_json:
+        _json(rows)
+    else:
+        from hwmodel.report.tables import table
+
+        _show(table("", ("scenario", "title"), [(row["name"], row["title"]) for row in rows], 2))
 
 
 @cli.command("op")

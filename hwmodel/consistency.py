@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hwmodel.hardware import Pool, Wire
 from hwmodel.partition import Strategy
@@ -10,12 +10,15 @@ from hwmodel.spec.errors import Problem, did_you_mean, shortened
 from hwmodel.spec.yamlfile import Document, Path_
 
 
-def wrong_wires(wires: Sequence[Wire], pools: Sequence[str], document: Document) -> list[Problem]:
-    """What is wrong with the ends of the links between pools."""
+def wrong_wires(wires: Sequence[Wire], pools: Mapping[str, Pool | None], document: Document) -> list[Problem]:
+    """What is wrong with the ends of the links between pools.
+
+    pools : by name; None for a pool that could not be read
+    """
     return [problem for index in range(len(wires)) for problem in _wrong_wire(index, wires, pools, document)]
 
 
-def _wrong_wire(index: int, wires: Sequence[Wire], pools: Sequence[str], document: Document) -> list[Problem]:
+def _wrong_wire(index: int, wires: Sequence[Wire], pools: Mapping[str, Pool | None], document: Document) -> list[Problem]:
     wire, at = wires[index], ("cluster", "links", index)
     found = [
         document.problem((*at, key), f"no pool named '{shortened(name)}'{did_you_mean(name, pools)}")
@@ -30,6 +33,13 @@ def _wrong_wire(index: int, wires: Sequence[Wire], pools: Sequence[str], documen
     if wire.per and wire.per not in ends:
         message = f"must be one of the two ends, {wire.from_} or {wire.to}; got '{wire.per}'"
         return [document.problem((*at, "per"), message)]
+    other = pools[wire.from_ if (wire.per or wire.to) == wire.to else wire.to]
+    links = [link.name for link in other.chip.links] if other else []
+    if other and wire.over and wire.over not in links:
+        message = (
+            f"{other.chip.name} of pool {other.name} has no link '{shortened(wire.over)}'; it has {', '.join(links) or 'none'}"
+        )
+        return [document.problem((*at, "over"), message)]
     first = next((number for number, other in enumerate(wires[:index]) if {other.from_, other.to} == ends), None)
     if first is not None:
         message = f"joins {wire.from_} and {wire.to}, as links[{first}] does; one link carries both ways"

@@ -102,8 +102,6 @@ class Link(Sourced):
     topology all_to_all and no such value: the bandwidth over domain - 1."""
     reduces: bool = False
     """The switch adds and multicasts (NVLink SHARP): an all-reduce moves its bytes once."""
-    scale_out: bool = False
-    """Leads out of the scale-up domain; what a pool sends to other pools passes through these links, where a chip has any."""
     efficiency: Plain | None = None
     """Share of the bandwidth a large transfer reaches; the chip's `efficiency.link` when absent."""
 
@@ -374,6 +372,8 @@ class Wire(Sourced):
     """One transfer, one way."""
     per: str = ""
     """Pool whose chips each have this bandwidth; `to` when absent."""
+    over: str = ""
+    """Link of the other pool's chips that it leaves by: they carry no more than theirs together. No such bound when empty."""
     efficiency: Plain = Number(0.9, 0.7, 0.97, "assumption of the project", "estimated")
     exclusive: bool = False
     """Both directions share the bandwidth."""

@@ -12,6 +12,7 @@ from hwmodel.graph import Op, OpGraph
 from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
 from hwmodel.memory import MemoryRow, memory, misfits
+from hwmodel.remarks import assumptions_of, warnings_of
 from hwmodel.scenario import Scenario
 from hwmodel.timeline import Timeline, lane_of
 from hwmodel.timing import Array, OpTable
@@ -182,16 +183,10 @@ def assemble(placed: Placed, time: float, host: float, parts: int, around: Sprea
     pools = _pools(placed, time, chips)
     step = _step(placed, time, host, parts, around, _bound_of_step(placed, host, pools))
     spent, why = cost(scenario.cluster, step.tokens_per_s, scenario.workload.phase)
-    stacks = [
-        f"pool {pool.name}: no calibration of {pool.chip.name} for stack '{pool.stack}' is known; "
-        "its stated efficiencies are used"
-        for pool in scenario.cluster.pools if pool.stack
-    ]  # fmt: skip
-    warnings = tuple(dict.fromkeys([*scenario.model.warnings, *placed.table.notes, *graph.notes, *stacks]))
+    warnings, assumptions = warnings_of(scenario, graph, placed.table), assumptions_of(scenario, placed.ideal)
     return Result(
         scenario.name, not reasons, reasons, step, tuple(rows), pools, _links(placed, time, parts, chips),
-        _layers(placed, parts), _ops(placed, parts, around), spent, why, _inputs(around), warnings, _assumptions(placed),
-        placed,
+        _layers(placed, parts), _ops(placed, parts, around), spent, why, _inputs(around), warnings, assumptions, placed,
     )  # fmt: skip
 
 
@@ -391,23 +386,4 @@ def _inputs(around: Spread) -> tuple[dict[str, Any], ...]:
     return tuple(
         {"input": item.path, "status": item.status, "source": item.source, "effect_on_time": item.effect}
         for item in around.inputs
-    )
-
-
-def _assumptions(placed: Placed) -> tuple[str, ...]:
-    """What a reader must know to check the numbers by hand."""
-    scenario = placed.scenario
-    if placed.ideal:
-        return (
-            "physical floor: efficiencies 1, overheads, latencies and reserve 0, activations on the chip, "
-            "the head on the last token",
-        )
-    reserves = ", ".join(f"{pool.name} {pool.memory_reserve:.0%}" for pool in scenario.cluster.pools)
-    routing = scenario.workload.routing
-    return (
-        f"memory kept free: {reserves}",
-        f"KV cache in {scenario.formats.kv.name} (from {scenario.kv_from}), {scenario.workload.kv_alloc}",
-        f"expert popularity: {routing.kind}" + (f", s = {routing.s:g}" if routing.kind == "zipf" else ""),
-        "uncalibrated: each chip's stated efficiencies and overheads; compute and memory overlap inside an op, "
-        "ops follow one another",
     )

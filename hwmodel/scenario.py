@@ -200,24 +200,26 @@ def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
 def from_options(options: Mapping[str, Any], settings: Sequence[str] = ()) -> Scenario:
     """A scenario from command-line options alone: one pool of equal chips.
 
-    options : model, chip (both needed), count, tp, ep, pp, batch, context, phase, weights, kv, stack
+    options : model, chip (both needed), count, tp, ep, pp, batch, context, new_tokens, phase, weights, kv, stack
     """
     missing = [f"--{key}" for key in ("model", "chip") if key not in options]
     if missing:
         known = "('hwmodel models' and 'hwmodel chips' list what is known)"
         raise InputError(f"name a scenario, or give {' and '.join(missing)} {known}")
     phase = options.get("phase", "decode")
+    if "new_tokens" in options and phase != "mixed":
+        raise InputError("--new-tokens goes with --phase mixed; a prefill step's prompt tokens are its --context")
     pool = {"chip": options["chip"], "count": options.get("count", 1), "stack": options.get("stack", "")}
     length = options.get("context", 2048)
     workload: dict[str, Any] = {"phase": phase, "batch": options.get("batch", 1)}
     workload |= {"new_tokens": length} if phase == "prefill" else {"context": length}
     if phase == "mixed":
-        workload["new_tokens"] = 512
+        workload["new_tokens"] = options.get("new_tokens", 512)
     plan: list[dict[str, Any]] = []
     at: Path_ = ("cluster", "pools", "chips")
     origin: dict[str, Path_] = {
         "model": ("model",), **{key: (*at, key) for key in pool},
-        **{key: ("workload", key) for key in ("batch", "phase")},
+        **{key: ("workload", key) for key in ("batch", "phase", "new_tokens")},
         "context": ("workload", "new_tokens" if phase == "prefill" else "context"),
         **{key: ("dtypes", key) for key in ("weights", "kv")},
     }  # fmt: skip
@@ -229,7 +231,7 @@ def from_options(options: Mapping[str, Any], settings: Sequence[str] = ()) -> Sc
         "model": options["model"], "cluster": {"pools": {"chips": pool}}, "plan": plan, "workload": workload,
         "dtypes": {key: options[key] for key in ("weights", "kv") if key in options},
     }  # fmt: skip
-    given = {path: f"--{key} {options[key]}" for key, path in origin.items() if key in options}
+    given = {path: f"--{key.replace('_', '-')} {options[key]}" for key, path in origin.items() if key in options}
     document = Document("options", value, {}, (), given)
     name = f"{_stem(options['model'])} on {options.get('count', 1)} x {_stem(options['chip'])}"
     return scenario_from(override(document, settings), name)
@@ -251,7 +253,7 @@ def scenario_from(document: Document, name: str) -> Scenario:
     model = _try(problems, _model, spec.model, document)
     pools = [_try(problems, _pool, key, pool, document) for key, pool in spec.cluster.pools.items()]
     names = list(spec.cluster.pools)
-    problems += wrong_wires(spec.cluster.links, names, document)
+    problems += wrong_wires(spec.cluster.links, dict(zip(names, pools, strict=True)), document)
     plan = _try(problems, read_plan, document, spec.plan)
     formats = _try(problems, _formats, spec.dtypes, document)
     problems += wrong_plan(plan or (), names, pools[0], document)

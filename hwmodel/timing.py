@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.graph import WORKLOAD, Dim, Op, OpGraph
-from hwmodel.hardware import Chip, Cluster, Link, Pool
+from hwmodel.hardware import Chip, Cluster, Link
 from hwmodel.kernels import columns as c
 from hwmodel.kernels import kinds
 from hwmodel.kernels.resolve import FACTORS, TERMS, resolve
@@ -233,8 +233,8 @@ def _link(link: Link, chip: Chip, ideal: bool) -> tuple[float, ...]:
 def _way(name: str, cluster: Cluster, ideal: bool) -> Array:
     """A row for a way between pools: slot 0 holds bandwidth and latency.
 
-    Transfers: the aggregate of the chips that `per` names, at most what the other pool's scale-out links carry. Loads: the
-    share of one receiving chip, at most its share of the far memory.
+    Transfers: the aggregate of the chips that `per` names, at most what the other pool's links carry that the wire leaves
+    `over`. Loads: the share of one receiving chip, at most its share of the far memory.
     """
     source, target = (cluster.pool(part) for part in name.removeprefix("load:").split(">"))
     wire = cluster.wire(source.name, target.name)
@@ -242,7 +242,8 @@ def _way(name: str, cluster: Cluster, ideal: bool) -> Array:
     per = cluster.pool(wire.per or wire.to)
     other = source if per is target else target
     total = wire.bandwidth_bytes_per_s * per.count * share
-    total = min(total, _way_out(other) * share)
+    if wire.over:
+        total = min(total, other.chip.link(wire.over).bandwidth_bytes_per_s * other.count * share)
     if name.startswith("load:"):
         tier = source.chip.main
         reached = tier.bandwidth_bytes_per_s * (1.0 if ideal else (tier.efficiency or source.chip.efficiency.memory))
@@ -250,12 +251,6 @@ def _way(name: str, cluster: Cluster, ideal: bool) -> Array:
     row = np.zeros(c.N_DEVICE)
     row[c.LINK : c.LINK + 3] = total, 0.0 if ideal else wire.latency_s, 2.0
     return row
-
-
-def _way_out(pool: Pool) -> float:
-    """Bytes per second that a pool's chips can send outside together, where the chip states scale-out links."""
-    outside = [link.bandwidth_bytes_per_s for link in pool.chip.links if link.scale_out]
-    return sum(outside) * pool.count if outside else float("inf")
 
 
 def points(table: OpTable, values: Mapping[str, float]) -> Array:

@@ -469,6 +469,8 @@ def test_plans(plan: str, words: str, capsys: Capture) -> None:
         ("[{from: gpu, to: gpu, bandwidth: 1 GB/s, latency: 1 us}]", "cluster.links[0]: joins pool gpu to itself"),
         ("[{from: gpu, to: lpy, bandwidth: 1 GB/s, latency: 1 us}]", "cluster.links[0].to: no pool named 'lpy', did you"),
         ("[{from: gpu, to: lpx, bandwidth: 1 GB/s, latency: 1 us, per: x}]", "cluster.links[0].per: no pool named 'x'"),
+        ("[{from: gpu, to: lpx, bandwidth: 1 GB/s, latency: 1 us, per: lpx, over: nik}]",
+         "cluster.links[0].over: rubin of pool gpu has no link 'nik'; it has nvlink, nic, c2c, pcie"),
         ("[{from: gpu, to: lpx, bandwidth: 0 GB/s, latency: 1 us}]", "cluster.links[0].bandwidth: must be more than zero"),
         ("[{from: gpu, to: lpx, bandwidth: 1 GB, latency: 1 us}]", "'1 GB' is in B; expected B/s, such as '3.35 TB/s'"),
         ("[{from: gpu, to: lpx, bandwidth: 1 GB/s, latency: 1}]", "cluster.links[0].latency: 1 needs a unit, such as '3 us'"),

@@ -209,10 +209,6 @@ def test_scale_up_domain(name: str, domain: int):
     assert load_chip(name).links[0].domain == domain
 
 
-def test_scale_out_is_data(chip: Chip):
-    assert {link.name for link in chip.links if link.scale_out} == {link.name for link in chip.links if link.name == "nic"}
-
-
 def test_runs_a_step_in_formats_it_has(chip: Chip):
     """A chip without 16-bit products runs in the widest format it multiplies."""
     wide = {"bf16", "fp16"} & set(chip.peaks.by_dtype())

@@ -332,6 +332,23 @@ def test_experts_off_the_chip(mode: str) -> None:
         assert times[0] < times[0.5] < times[1]
 
 
+def test_a_wire_is_at_most_the_links_it_leaves_by() -> None:
+    """16 chips of 400 GB/s each behind eight NICs of 50 GB/s: the NICs' 400 GB/s together."""
+    plan = [{"disaggregate": {"move": "experts", "to": "far"}}, {"expert": {"pool": "far", "degree": 16}}]
+
+    def wired(**more: str) -> float:
+        wire = {"from": "gpu", "to": "far", "bandwidth": "400 GB/s", "latency": "1 us", "per": "far", "efficiency": 1, **more}
+        asked = scenario("mixtral-8x7b", plan, {"phase": "decode", "batch": 4096, "context": 128},
+                         more={"far": {"chip": "h200_sxm", "count": 16}}, links=[wire])  # fmt: skip
+        found = run(asked).placed
+        rows = zip(found.table.ops, found.priced, strict=True)
+        sent = next(row for op, row in rows if op.kind == "transfer" and op.name.endswith(">far"))
+        return float(sent[c.TIME] / sent[c.WIRE_BYTES])
+
+    assert wired(over="nic") == pytest.approx(1 / (8 * 50e9), rel=0.02)
+    assert wired() == pytest.approx(1 / (16 * 400e9), rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("count", "plan", "share"),
     [(1, [], 1), (2, [{"tensor": {"degree": 2}}], 2), (4, [{"expert": {"degree": 4}}], 4),

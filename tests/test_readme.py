@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
-CHIP = re.compile(r"```yaml\n# my_chip.yaml\n(?P<text>.*?)```", re.DOTALL)
+FILE = re.compile(r"```yaml\n# (?P<name>\S+\.yaml)\n(?P<text>.*?)```", re.DOTALL)
 
 
 def blocks() -> list[re.Match[str]]:
@@ -21,10 +21,11 @@ def blocks() -> list[re.Match[str]]:
 
 
 def output_of(command: str, folder: Path) -> str:
-    """What a command prints to standard output, in a folder that holds the README's own chip."""
-    chip = CHIP.search(README.read_text())
-    assert chip is not None
-    (folder / "my_chip.yaml").write_text(chip["text"])
+    """What a command prints to standard output, in a folder that holds the README's own files."""
+    files = list(FILE.finditer(README.read_text()))
+    assert files
+    for file in files:
+        (folder / file["name"]).write_text(file["text"])
     line = command.replace("hwmodel ", f"{sys.executable} -m hwmodel ").replace("| python ", f"| {sys.executable} ")
     bash = shutil.which("bash") or "bash"
     env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(folder), "NO_COLOR": "1"}

@@ -83,8 +83,8 @@ class Expert(Strategy):
             graph.notes.append(f"pool {pool}: {held} experts over {self.degree} groups: padded to {most} slots each")
         kept = graph.degrees[f"{pool}.edp"]
         if kept > 1:
-            chips = cluster.pool(pool).count
-            graph.notes.append(f"pool {pool}: {chips} chips hold each expert {kept} times ({self.degree} groups of {self.tensor})")
+            groups = f"{self.degree} groups of {self.tensor}"
+            graph.notes.append(f"pool {pool}: {cluster.pool(pool).count} chips hold each expert {kept} times ({groups})")
         graph.each(lambda op: op in experts, lambda op: op.shard(("experts",), ep).shard(("ffn",), etp))
         if self.degree * self.tensor > 1:
             self._exchange(graph, cluster, pool)

@@ -69,7 +69,8 @@ def find(room: str, name: str) -> Path:
     if found is None:
         here = [path for path in (Path(f"{name}{suffix}") for suffix in SUFFIXES) if path.is_file()]
         here += [Path(name)] if (Path(name) / "config.json").is_file() else []
-        hint = f", did you mean the path ./{here[0]}?" if here else did_you_mean(name, names(room)) or f" ('hwmodel {'models' if room == 'graphs' else room}' lists them)"
+        lists = f" ('hwmodel {'models' if room == 'graphs' else room}' lists them)"
+        hint = f", did you mean the path ./{here[0]}?" if here else did_you_mean(name, names(room)) or lists
         raise InputError(f"no {kind} named '{shortened(name)}'{hint}")
     return found
 
