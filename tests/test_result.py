@@ -159,7 +159,7 @@ def test_dots_belong_to_names(tmp_path: Path) -> None:
 
 def test_chips_of_one_name_that_differ_vary_apart() -> None:
     two = {
-        "gpu": {"chip": "groq3_lpu", "count": 8},
+        "gpu": {"chip": "groq3_lpu", "count": 1536},
         "far": {"chip": "groq3_lpu", "count": 1536, "override": {"memory": {"sram": {"bandwidth": "100 TB/s"}}}},
     }
     found = {item["input"] for item in run(asked("deepseek-v3", [AFD, SPLIT], DECODE, two)).estimated_inputs}
