@@ -97,6 +97,10 @@ def _stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def _compiling() -> None:
+    _stderr("note: compiling kernels for this machine; the first run only, some ten seconds")
+
+
 def _show(renderable: Any) -> None:
     from rich.console import Console
 
@@ -154,9 +158,10 @@ def _question(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any]) -> Scenario:
     """The scenario that arguments and options ask for."""
-    from hwmodel.kernels import start_without_blas
+    from hwmodel.kernels import announce_compiling, start_without_blas
 
     start_without_blas()
+    announce_compiling(_compiling)
     from hwmodel.scenario import from_options, load_scenario
 
     _listen()

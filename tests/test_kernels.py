@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
+import numba
 import numpy as np
 import pytest
 
 from hwmodel import routing
 from hwmodel.graph import OpGraph
 from hwmodel.hardware import Chip, load_chip, with_number
-from hwmodel.kernels import attention, collective, kinds, memory, tiles
+from hwmodel.kernels import announce_compiling, attention, collective, kinds, memory, tiles
 from hwmodel.kernels import columns as c
 from hwmodel.kernels import resolve as resolving
 from hwmodel.kernels import routing as tokens_to_experts
@@ -454,3 +455,11 @@ def test_small_ops_are_launches() -> None:
     chip = load_chip("h100_sxm")
     out = _on(device_row(with_number(chip, "execution.launch", 2e-6)), "stream", [1.0, 128.0], [4.0, 5.0, 0.0, 0.0])
     assert out[c.OVERHEAD] / out[c.TIME] > 0.5
+
+
+def test_compiling_is_announced_once() -> None:
+    told: list[str] = []
+    announce_compiling(lambda: told.append("compiling"))
+    for _ in range(2):
+        numba.njit(lambda x: x + 1)(1)
+    assert told == ["compiling"]

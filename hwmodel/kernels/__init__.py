@@ -13,6 +13,7 @@ import importlib.util
 import os
 import pkgutil
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +32,22 @@ def start_without_blas() -> None:
         importlib.import_module("numba.np.arraymath")
     finally:
         del sys.modules[name]
+
+
+@cache
+def announce_compiling(tell: Callable[[], None]) -> None:
+    """Call `tell` once, when the first kernel is about to be compiled and not read from the cache: seconds of silence else."""
+    event = importlib.import_module("numba.core.event")
+
+    class Once(event.Listener):  # type: ignore[misc, name-defined]
+        def on_start(self, _: object) -> None:
+            event.unregister("numba:compile", self)
+            tell()
+
+        def on_end(self, _: object) -> None:
+            """Nothing to do."""
+
+    event.register("numba:compile", Once())
 
 
 @cache
