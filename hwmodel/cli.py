@@ -328,7 +328,8 @@ def scenarios_command(as_json: bool) -> None:
     rows = []
     for name in catalog.names("scenarios"):
         value = yamlfile.load(catalog.find("scenarios", name)).value
-        rows.append({"name": name, **{key: str(value.get(key, "")) for key in ("title", "question")}})
+        said = value if isinstance(value, dict) else {}  # `run` says what is wrong with such a file; a list shows its name
+        rows.append({"name": name, **{key: str(said.get(key, "")) for key in ("title", "question")}})
     if as_json:
         _json(rows)
     else:
