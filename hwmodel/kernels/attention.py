@@ -3,6 +3,21 @@
 import numpy as np
 from numba import njit
 
+ATTENTION_CONSTS = (
+    "key_width",
+    "value_width",
+    "read_width",
+    "kv_bytes",
+    "activation_bytes",
+    "window",
+    "ratio",
+    "topk",
+    "softmax",
+    "chunked",
+)
+"""Widths per head in elements; read_width: elements read per cached position and KV head (a latent is read once);
+chunked: 1 when the window is a fixed chunk of the text instead of one that slides."""
+
 
 @njit(cache=True)
 def chunk_reach(cached: float, new: float, window: float) -> float:

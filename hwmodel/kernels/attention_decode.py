@@ -4,26 +4,13 @@ import numpy as np
 from numba import njit
 
 from hwmodel.kernels import columns as c
-from hwmodel.kernels.attention import causal_pairs, chunk_reach, visible
+from hwmodel.kernels.attention import ATTENTION_CONSTS, causal_pairs, chunk_reach, visible
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "attention_decode"
 MATRIX = True
 DIMS = ("sequences", "queries", "context", "heads", "kv_heads", "shards")
-CONSTS = (
-    "key_width",
-    "value_width",
-    "read_width",
-    "kv_bytes",
-    "activation_bytes",
-    "window",
-    "ratio",
-    "topk",
-    "softmax",
-    "chunked",
-)
-"""Widths per head in elements; read_width: elements read per cached position and KV head (a latent is read once);
-chunked: 1 when the window is a fixed chunk of the text instead of one that slides."""
+CONSTS = ATTENTION_CONSTS
 
 
 @njit(cache=True, nogil=True)

@@ -4,24 +4,13 @@ import numpy as np
 from numba import njit
 
 from hwmodel.kernels import columns as c
-from hwmodel.kernels.attention import causal_pairs, chunk_reach, visible
+from hwmodel.kernels.attention import ATTENTION_CONSTS, causal_pairs, chunk_reach, visible
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "attention_prefill"
 MATRIX = True
 DIMS = ("sequences", "new", "cached", "heads", "kv_heads", "shards")
-CONSTS = (
-    "key_width",
-    "value_width",
-    "read_width",
-    "kv_bytes",
-    "activation_bytes",
-    "window",
-    "ratio",
-    "topk",
-    "softmax",
-    "chunked",
-)
+CONSTS = ATTENTION_CONSTS
 
 
 @njit(cache=True, nogil=True)
