@@ -1,11 +1,10 @@
-"""The command line: the only file that prints. Commands import what they need when they run, so that help is instant."""
+"""The command line. Commands import what they need when they run, so that help is instant."""
 
 from __future__ import annotations
 
 import atexit
 import gc
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hwmodel import __version__
+from hwmodel.cli_measured import calibrate_command, validate_command
+from hwmodel.terminal import compiling, json_out, listen, say, show, text_out
 
 if TYPE_CHECKING:
     from hwmodel.result import Result
@@ -69,7 +70,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         error.show()
         sys.exit(BAD_INPUT)
     except (click.Abort, KeyboardInterrupt):
-        print("stopped", file=sys.stderr)
+        say("stopped")
         sys.exit(130)
     except BrokenPipeError:
         # the reader closed early (| head); keep the interpreter from complaining about it at exit
@@ -87,39 +88,13 @@ def _explain(error: Exception) -> int:
     from hwmodel.spec.errors import InputError
 
     if isinstance(error, InputError):
-        _stderr("\n".join(f"error: {problem}" for problem in error.problems))
+        say("\n".join(f"error: {problem}" for problem in error.problems))
         return BAD_INPUT
     if isinstance(error, OSError):
-        _stderr(f"error: {error.filename or ''}: {error.strerror or error}")
+        say(f"error: {error.filename or ''}: {error.strerror or error}")
         return BAD_INPUT
-    _stderr(f"internal error ({type(error).__name__}: {error}); this is a bug of hwmodel, --debug shows where")
+    say(f"internal error ({type(error).__name__}: {error}); this is a bug of hwmodel, --debug shows where")
     return 70
-
-
-def _stderr(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
-def _compiling() -> None:
-    _stderr("note: compiling kernels for this machine; the first run only, some ten seconds")
-
-
-def _show(renderable: Any) -> None:
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else 120
-    # names and sources of files are text, not markup: "[/b]" is printed as it stands
-    Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False).print(renderable)
-
-
-def _json(value: Any) -> None:
-    print(json.dumps(value, indent=1, allow_nan=False))
-
-
-def _listen() -> None:
-    from hwmodel.spec import catalog
-
-    catalog.notes[:] = [lambda text: _stderr(f"note: {text}")]
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -164,10 +139,10 @@ def _asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any
     from hwmodel.kernels import announce_compiling, start_without_blas
 
     start_without_blas()
-    announce_compiling(_compiling)
+    announce_compiling(compiling)
     from hwmodel.scenario import from_options, load_scenario
 
-    _listen()
+    listen()
     given = {key: value for key, value in options.items() if value is not None}
     if scenario is not None:
         if given:
@@ -202,15 +177,15 @@ def run_command(
     if out is not None:  # a folder that cannot be made is said before anything is printed
         out.mkdir(parents=True, exist_ok=True)
     for warning in result.warnings:
-        _stderr(f"warning: {warning}")
+        say(f"warning: {warning}")
     if as_json:
-        _json(result.to_dict())
+        json_out(result.to_dict())
     elif as_csv:
         _csv(result)
     else:
         from hwmodel.report.tables import answer
 
-        _show(answer(result))
+        show(answer(result))
     if out is not None:
         _write(result, out)
     return 0 if result.feasible else INFEASIBLE
@@ -219,14 +194,14 @@ def run_command(
 def _csv(result: Result) -> None:
     from hwmodel.report.files import csv_text
 
-    print(csv_text(result.to_dict()["ops"]), end="")
+    text_out(csv_text(result.to_dict()["ops"]))
 
 
 def _write(result: Result, out: Path) -> None:
     from hwmodel.report.files import write_all
 
     for path in write_all(result, out):
-        _stderr(f"wrote {path}")
+        say(f"wrote {path}")
 
 
 @cli.command("fit")
@@ -239,11 +214,11 @@ def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, 
     question = _asked(scenario, settings, options)
     found = fit(question)
     if as_json:
-        _json(found.to_dict())
+        json_out(found.to_dict())
     else:
         from hwmodel.report.tables import fit_answer
 
-        _show(fit_answer(found, question.name))
+        show(fit_answer(found, question.name))
     return 0 if found.max_batch and found.max_context else INFEASIBLE
 
 
@@ -260,16 +235,16 @@ def model_command(model: str, weights: str | None, kv: str | None, context: int 
     from hwmodel.model.dtypes import fmt
     from hwmodel.model.load import load_model
 
-    _listen()
+    listen()
     found = describe(load_model(model), fmt(weights) if weights else None, fmt(kv) if kv else None, context, batch)
     for warning in found["warnings"]:
-        _stderr(f"warning: {warning}")
+        say(f"warning: {warning}")
     if as_json:
-        _json(found)
+        json_out(found)
     else:
         from hwmodel.report.tables import model_answer
 
-        _show(model_answer(found))
+        show(model_answer(found))
 
 
 @cli.command("models")
@@ -280,7 +255,7 @@ def models_command(as_json: bool) -> None:
     from hwmodel.model.load import load_model
     from hwmodel.spec import catalog
 
-    _listen()
+    listen()
     rows = []
     for name in catalog.names("graphs"):
         found = describe(load_model(name))
@@ -290,12 +265,12 @@ def models_command(as_json: bool) -> None:
         }
         rows.append({"name": name, "params_total": found["params_total"], **parts})
     if as_json:
-        _json(rows)
+        json_out(rows)
     else:
         from hwmodel.report.tables import table
 
         cells = [(row["name"], f"{row['params_total'] / 1e9:,.2f} B", row["attention"], row["ffn"]) for row in rows]
-        _show(table("", ("model", "parameters", "attention", "FFN"), cells, 4))
+        show(table("", ("model", "parameters", "attention", "FFN"), cells, 4))
 
 
 @cli.command("chips")
@@ -306,16 +281,16 @@ def chips_command(chip: str | None, as_json: bool) -> None:
     from hwmodel.hardware import load_chip
     from hwmodel.spec import catalog
 
-    _listen()
+    listen()
     chips = [load_chip(chip)] if chip else [load_chip(name) for name in catalog.names("chips")]
     if as_json:
         from hwmodel.report.files import chip_dict
 
-        _json([chip_dict(item) for item in chips])
+        json_out([chip_dict(item) for item in chips])
     else:
         from hwmodel.report.tables import chip_answer, chips_answer
 
-        _show(chip_answer(chips[0]) if chip else chips_answer(chips))
+        show(chip_answer(chips[0]) if chip else chips_answer(chips))
 
 
 @cli.command("scenarios")
@@ -324,18 +299,18 @@ def scenarios_command(as_json: bool) -> None:
     """List the questions that are known by name."""
     from hwmodel.spec import catalog, yamlfile
 
-    _listen()
+    listen()
     rows = []
     for name in catalog.names("scenarios"):
         value = yamlfile.load(catalog.find("scenarios", name)).value
         said = value if isinstance(value, dict) else {}  # `run` says what is wrong with such a file; a list shows its name
         rows.append({"name": name, **{key: str(said.get(key, "")) for key in ("title", "question")}})
     if as_json:
-        _json(rows)
+        json_out(rows)
     else:
         from hwmodel.report.tables import table
 
-        _show(table("", ("scenario", "title"), [(row["name"], row["title"]) for row in rows], 2))
+        show(table("", ("scenario", "title"), [(row["name"], row["title"]) for row in rows], 2))
 
 
 @cli.command("op")
@@ -351,24 +326,29 @@ def op_command(
     kind: str, shape: tuple[str, ...], chip: str, stack: str, dtype: str, ideal: bool, cold: bool, as_json: bool
 ) -> None:
     """Price one operation of KIND on one chip, with its formula and its terms."""
+    from hwmodel.calibration import calibration_of, doubt_of
     from hwmodel.hardware import load_chip
     from hwmodel.operation import operation
 
-    _listen()
+    listen()
     pairs = [_pair(text) for text in shape]
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
         twice = next(key for index, key in enumerate(keys) if key in keys[:index])
         raise click.UsageError(f"{twice}= is given twice")
-    if stack:
-        _stderr(f"warning: no calibration for stack '{stack}' is shipped; the chip's stated efficiencies are used")
-    found = operation(kind, load_chip(chip), dtype, dict(pairs), warm=not cold, ideal=ideal)
+    found_chip = load_chip(chip)
+    calibration = calibration_of(found_chip.name, found_chip.kind, stack)
+    if doubt := doubt_of(found_chip.name, stack, calibration):
+        say(f"warning: {doubt}")
+    found = operation(kind, found_chip, dtype, dict(pairs), calibration=calibration, warm=not cold, ideal=ideal)
+    for text in found.notes:
+        say(f"note: {text}")
     if as_json:
-        _json(found.to_dict())
+        json_out(found.to_dict())
     else:
         from hwmodel.report.tables import op_answer
 
-        _show(op_answer(found))
+        show(op_answer(found))
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -379,12 +359,12 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @cli.command("schema")
-@click.argument("kind", type=click.Choice(["chip", "model", "scenario"]))
+@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "calibration"]))
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     from hwmodel.schemas import schema
 
-    _json(schema(kind))
+    json_out(schema(kind))
 
 
 @cli.command("plot")
@@ -402,7 +382,7 @@ def plot_command(scenario: str | None, settings: tuple[str, ...], kind: str, out
         raise click.UsageError(f"unknown kind of plot '{kind}'{did_you_mean(kind, KINDS)}")
     result = run(_asked(scenario, settings, options), ideal=ideal)
     KINDS[kind](result, out)
-    _stderr(f"wrote {out}")
+    say(f"wrote {out}")
     return 0 if result.feasible else INFEASIBLE
 
 
@@ -414,13 +394,16 @@ def claims_command(as_json: bool) -> None:
 
     found = claims()
     if as_json:
-        _json([to_dict(claim) for claim in found])
+        json_out([to_dict(claim) for claim in found])
     else:
         from hwmodel.report.tables import table
 
         rows = [(c.number, c.claim, f"{c.result:.5g} {c.unit}", "yes" if c.agrees else "NO", c.formula) for c in found]
-        _show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
+        show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
 
+
+cli.add_command(calibrate_command)
+cli.add_command(validate_command)
 
 if __name__ == "__main__":
     main()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
+from hwmodel.routing import Experts
 from hwmodel.spec.errors import InternalError
 
 if TYPE_CHECKING:
@@ -210,21 +211,6 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Experts:
-    """Which experts an op works on: `count` of `total`, each token choosing `topk`."""
-
-    total: int
-    topk: float
-    first: int = 0
-    count: int | None = None
-
-    @property
-    def held(self) -> int:
-        """Experts of this op, all chips together."""
-        return self.total if self.count is None else self.count
-
-
-@dataclass(frozen=True)
 class Op:
     """One operation of one layer kind, as one chip executes it."""
 
@@ -238,6 +224,10 @@ class Op:
     consts: Mapping[str, float] = field(default_factory=dict)
     compute: tuple[str, ...] = ("bf16", "fp16")
     """Types it can be multiplied in, the native one first."""
+    family: str = ""
+    """Under which name measurements know it (gemm, mla_decode, moe, all_reduce, ...); empty when none do."""
+    format: str = ""
+    """Under which name measurements know its number format: bf16, fp8_block, bf16/fp8 (products and cache), ..."""
     stored: tuple[Stored, ...] = ()
     kept: Kept | None = None
     experts: Experts | None = None

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from hwmodel.calibration import Calibration
 from hwmodel.spec import catalog, yamlfile
 from hwmodel.spec.errors import InputError, did_you_mean, shortened
 from hwmodel.spec.extends import extended
@@ -397,6 +398,8 @@ class Pool:
     """Share of every memory tier that weights and caches leave free: runtime, graphs, fragmentation."""
     stack: str = ""
     """Software stack whose calibration is used; none when empty."""
+    calibration: Calibration | None = None
+    """What was measured of the chip under that stack, or of its kind."""
 
 
 @dataclass(frozen=True)

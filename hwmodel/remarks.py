@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodel.calibration import doubt_of
 from hwmodel.graph import OpGraph
 from hwmodel.scenario import Scenario
 from hwmodel.timing import OpTable
@@ -23,8 +24,7 @@ def assumptions_of(scenario: Scenario, ideal: bool) -> tuple[str, ...]:
         f"memory kept free: {reserves}",
         f"KV cache in {formats.kv.name} (from {scenario.kv_from}), {work.kv_alloc}; attention multiplies in: {attention}",
         f"expert popularity: {routing.kind}" + (f", s = {routing.s:g}" if routing.kind == "zipf" else ""),
-        "uncalibrated: each chip's stated efficiencies and overheads; compute and memory overlap inside an op, "
-        "ops follow one another",
+        f"{_calibrated(scenario)}; ops follow one another",
     ]
     if work.phase == "mixed":
         found.append(
@@ -34,14 +34,24 @@ def assumptions_of(scenario: Scenario, ideal: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _calibrated(scenario: Scenario) -> str:
+    """Where efficiencies and overheads come from."""
+    plain = "each chip's stated efficiencies and overheads; compute and memory overlap inside an op"
+    pools = scenario.cluster.pools
+    named = [f"{pool.name} as {pool.calibration.chip}.{pool.calibration.stack}" for pool in pools if pool.calibration]
+    if not named:
+        return f"uncalibrated: {plain}"
+    rest = f"; else {plain}" if len(named) < len(pools) else "; what was not measured: as each chip's file states"
+    return f"calibrated: {', '.join(named)}{rest}"
+
+
 def warnings_of(scenario: Scenario, graph: OpGraph, table: OpTable) -> tuple[str, ...]:
     """What the model file, the chips and the plan made us assume, and what stands idle."""
     work = scenario.workload
     found = [*scenario.model.warnings, *table.notes, *graph.notes]
     found += [
-        f"pool {pool.name}: no calibration of {pool.chip.name} for stack '{pool.stack}' is known; its stated efficiencies "
-        "are used"
-        for pool in scenario.cluster.pools if pool.stack
+        f"pool {pool.name}: {doubt}"
+        for pool in scenario.cluster.pools if (doubt := doubt_of(pool.chip.name, pool.stack, pool.calibration))
     ]  # fmt: skip
     for pool in scenario.cluster.pools:
         groups = graph.degrees[f"{pool.name}.dp"]

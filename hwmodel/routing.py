@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -14,13 +15,31 @@ from hwmodel.spec.schema import Spec
 Array = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Experts:
+    """Which experts an op works on: `count` of `total`, each token choosing `topk`."""
+
+    total: int
+    topk: float
+    first: int = 0
+    count: int | None = None
+
+    @property
+    def held(self) -> int:
+        """Experts of this op, all chips together."""
+        return self.total if self.count is None else self.count
+
+
 class Routing(Spec):
     """How unequal the experts are."""
 
-    kind: Literal["uniform", "zipf"] = "uniform"
-    """uniform: every expert alike; zipf: popularity falls as rank^-s."""
+    kind: Literal["uniform", "zipf", "power_law"] = "uniform"
+    """uniform: every expert alike; zipf: popularity falls as rank^-s; power_law: loads drawn from a density falling as
+    load^-s, as benchmarks of expert layers draw them."""
     s: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Exponent of the Zipf law."""
+    """Exponent of the law."""
+    tokens: Annotated[int, Field(ge=1, le=10**9)] = 1024
+    """Of a power law: tokens of the step, which bound the load of an expert."""
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
     """Places the experts on chips at random."""
 
@@ -34,6 +53,8 @@ class Routing(Spec):
             return np.ones(experts)
         if self.kind == "uniform" or self.s == 0:
             return np.full(experts, topk / experts)
+        if self.kind == "power_law":
+            return drawn_loads(experts, topk, self.tokens, self.s) / self.tokens
         weight = np.arange(1, experts + 1, dtype=np.float64) ** -self.s
         weight /= weight.sum()
         low, high = 0.0, 1.0
@@ -55,14 +76,50 @@ class Routing(Spec):
         if self.kind == "uniform" or self.s == 0 or topk >= experts:
             found[0] = min(1.0, topk / experts), local
             return found
-        order = np.random.default_rng(self.seed).permutation(experts)[first : first + held]
-        chosen = np.zeros(groups * local)
-        chosen[:held] = self.inclusion(experts, topk)[order]
-        shares = chosen.reshape(groups, local)
-        busiest = np.sort(shares[shares.sum(axis=1).argmax()])[::-1]
+        popularity = self.inclusion(experts, topk)
+        seeds = range(self.seed, self.seed + (DRAWS if self.kind == "power_law" and groups > 1 else 1))
+        busiest = np.mean([_busiest(popularity, held, groups, first, seed) for seed in seeds], axis=0)
         for index, part in enumerate(np.array_split(busiest, min(N_BINS, local))):
             found[index] = part.mean(), len(part)
         return found
+
+
+DRAWS = 16
+"""Random placements whose busiest chips are averaged under a power law: benchmarks report such a mean."""
+
+
+def _busiest(popularity: Array, held: int, groups: int, first: int, seed: int) -> Array:
+    """Inclusion probabilities on the chip with the highest load when experts are placed at random, most popular first."""
+    local = -(-held // groups)
+    chosen = np.zeros(groups * local)
+    chosen[:held] = popularity[np.random.default_rng(seed).permutation(len(popularity))[first : first + held]]
+    shares = chosen.reshape(groups, local)
+    return np.sort(shares[shares.sum(axis=1).argmax()])[::-1]
+
+
+def drawn_loads(experts: int, topk: float, tokens: float, a: float) -> Array:
+    """Tokens on every expert, ascending, when loads have a density proportional to x^-a on [1, 0.8 tokens].
+
+    The quantiles (j - 1/2) / E of that law, scaled to tokens x topk pairs; what exceeds one visit a token goes evenly to the
+    others. With fewer pairs than experts the interval is [0.01, 2]. As the expert benchmarks of aiconfigurator draw loads
+    (https://github.com/ai-dynamo/aiconfigurator, collectors of the moe tables).
+    """
+    low, high = (1.0, 0.8 * tokens) if tokens * topk > experts else (0.01, 2.0)
+    high = max(high, low * 1.001)
+    part = (np.arange(experts) + 0.5) / experts
+    if abs(a - 1) < 1e-9:
+        loads = low * (high / low) ** part
+    else:
+        loads = ((high ** (1 - a) - low ** (1 - a)) * part + low ** (1 - a)) ** (1 / (1 - a))
+    loads *= tokens * topk / loads.sum()
+    for _ in range(20):
+        over = np.maximum(loads - tokens, 0).sum()
+        loads = np.minimum(loads, tokens)
+        free = loads < tokens
+        if over < 1e-9 * tokens or not free.any():
+            break
+        loads[free] += over / free.sum()
+    return np.asarray(loads)
 
 
 def reached_groups(experts: int, groups: int, topk: float) -> float:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from hwmodel.calibration import calibration_of
 from hwmodel.consistency import wrong_plan, wrong_wires
 from hwmodel.hardware import Chip, Cluster, Pool, Wire, chip_from, load_chip, unfit, with_number
 from hwmodel.lower.decoder import Formats
@@ -357,7 +358,10 @@ def _pool(name: str, spec: PoolSpec, document: Document) -> Pool:
         problems.append(document.problem((*at, "memory_reserve"), "must be a share of the memory, less than 100 %"))
     if problems or chip is None:
         raise InputError(problems)
-    return Pool(name, chip, spec.count, reserve, spec.stack)
+    calibration = _try(problems, calibration_of, chip.name, chip.kind, spec.stack)
+    if problems:
+        raise InputError(problems)
+    return Pool(name, chip, spec.count, reserve, spec.stack, calibration)
 
 
 def _chip(pool: str, chip: str | dict[str, Any], document: Document) -> Chip:

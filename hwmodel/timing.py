@@ -6,17 +6,19 @@ one slice of the device array.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.calibration import Fit, corrections
 from hwmodel.graph import WORKLOAD, Dim, Op, OpGraph
-from hwmodel.hardware import Chip, Cluster, Link
+from hwmodel.hardware import Chip, Cluster, Link, Pool
 from hwmodel.kernels import columns as c
 from hwmodel.kernels import kinds
+from hwmodel.kernels.correction import N_AXES, correct
 from hwmodel.kernels.resolve import FACTORS, TERMS, resolve
 from hwmodel.model.dtypes import WIDEST
 from hwmodel.routing import Routing
@@ -51,8 +53,24 @@ class OpTable:
     symbols: tuple[str, ...]
     groups: tuple[Group, ...]
     device_rows: tuple[str, ...]
-    """Pools, then ways between pools."""
+    """Pools, ways between pools, then pools as a measured kind of op finds them."""
+    fits: tuple[tuple[str, Fit], ...]
+    """(pool, fit) of the last of those rows."""
     notes: tuple[str, ...]
+
+    @cached_property
+    def fitted(self) -> Ints:
+        """Which of `fits` each op rests on, -1 for none; shape (ops,)."""
+        found = np.full(len(self.ops), -1, dtype=np.int64)
+        for group in self.groups:
+            found[group.rows] = np.maximum(group.where[:, c.ROW] - (len(self.device_rows) - len(self.fits)), -1)
+        return found
+
+    @cached_property
+    def corrections(self) -> tuple[Array, Ints, Ints, Array]:
+        """The grids of `fits` as `correct` reads them."""
+        found = corrections([fit for _, fit in self.fits])
+        return found.knots, found.lengths, found.starts, found.values
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -76,8 +94,9 @@ def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = Fal
     ops = tuple(graph.ops())
     symbols = (*WORKLOAD, *sorted(graph.degrees))
     column = {name: index for index, name in enumerate(symbols)}
-    rows = device_rows(graph, cluster)
     notes: list[str] = []
+    fits = measured_fits(ops, cluster, notes)
+    rows = (*device_rows(graph, cluster), *fits)
     by_kind: dict[str, list[int]] = {}
     for position, op in enumerate(ops):
         by_kind.setdefault(op.kind, []).append(position)
@@ -104,7 +123,7 @@ def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = Fal
                 bins,
             )
         )
-    return OpTable(ops, symbols, tuple(groups), rows, tuple(dict.fromkeys(notes)))
+    return OpTable(ops, symbols, tuple(groups), rows, tuple(fits.values()), tuple(dict.fromkeys(notes)))
 
 
 def _pack_dims(dims: Sequence[Dim], column: Mapping[str, int]) -> tuple[Array, Array, Ints, Ints, Ints]:
@@ -139,7 +158,8 @@ def _where(op: Op, cluster: Cluster, rows: tuple[str, ...], warm: bool, notes: l
         return found
     pool = cluster.pool(op.pool)
     chip = pool.chip
-    found[c.ROW] = rows.index(op.pool)
+    fit = fit_of(op, pool)
+    found[c.ROW] = rows.index(op.pool if fit is None else fit_row(op.pool, fit))
     if getattr(kinds()[op.kind], "MATRIX", True):
         found[c.DTYPE] = c.DTYPES.index(operand_type(chip, op.compute, notes, op.name))
     tiers = [tier.tier for tier in chip.memory if not tier.cache]
@@ -184,9 +204,60 @@ def device_array(table: OpTable, cluster: Cluster, *, ideal: bool = False) -> Ar
     for position, name in enumerate(table.device_rows):
         if ">" in name:
             found[0, position] = _way(name, cluster, ideal)
-        else:
+        elif position < len(table.device_rows) - len(table.fits):
             found[0, position] = device_row(cluster.pool(name).chip, ideal=ideal)
+    for index, (pool, fit) in enumerate(table.fits):
+        found[0, len(table.device_rows) - len(table.fits) + index] = (
+            device_row(cluster.pool(pool).chip, ideal=True) if ideal else fitted_row(cluster.pool(pool).chip, fit, index)
+        )
     return found
+
+
+def fit_of(op: Op, pool: Pool) -> Fit | None:
+    """What was measured of ops like this one on the chips of its pool."""
+    return pool.calibration.find(op.family, op.format) if pool.calibration and op.family else None
+
+
+def fit_row(pool: str, fit: Fit) -> str:
+    """Name of the device row of a pool as the ops of a fit find it."""
+    return f"{pool}/{fit.key}"
+
+
+def measured_fits(ops: Iterable[Op], cluster: Cluster, notes: list[str]) -> dict[str, tuple[str, Fit]]:
+    """The fits that ops of a table use, by device row; stand-ins are noted."""
+    found: dict[str, tuple[str, Fit]] = {}
+    for op in ops:
+        pool = cluster.pool(op.pool) if op.kind not in ("transfer", "load") else None
+        fit = fit_of(op, pool) if pool else None
+        if pool is None or fit is None:
+            continue
+        found[fit_row(pool.name, fit)] = (pool.name, fit)
+        if fit.dtype != op.format:
+            notes.append(f"pool {pool.name}: {op.family} in {op.format} was not measured; {fit.dtype} stands in")
+    return found
+
+
+def fitted_row(chip: Chip, fit: Fit, index: int) -> Array:
+    """One chip as the ops of a fit find it: shares, fixed cost and overlap as measured; `index` of its correction."""
+    row = device_row(chip)
+    row[c.LAUNCH], row[c.RAMP] = fit.launch_s, 0.0
+    row[c.COMPUTE_EFFICIENCY] = row[c.ATTENTION_EFFICIENCY] = fit.compute
+    row[c.CACHE_BANDWIDTH] = 0.0
+    for tier in chip.memory:
+        if tier.cache:
+            row[c.CACHE_BANDWIDTH] = tier.bandwidth_bytes_per_s * fit.memory
+    for slot, tier in enumerate([tier for tier in chip.memory if not tier.cache][: c.N_TIERS]):
+        row[c.TIER + slot] = tier.bandwidth_bytes_per_s * fit.memory
+    row[c.EXCHANGE] = fit.launch_s
+    for slot, link in enumerate(chip.links[: c.N_LINKS]):
+        start = c.LINK + slot * c.LINK_WIDTH
+        share = fit.memory / (link.efficiency or chip.efficiency.link)
+        row[start] *= share  # bandwidth, of the chip and to one peer; no latency, no adding switch: the fit has them
+        row[start + 5] *= share
+        row[start + 1] = row[start + 3] = 0.0
+    row[c.SHARPNESS] = fit.sharpness
+    row[c.CORRECTION] = index + 1 if fit.correction else 0
+    return row
 
 
 def device_row(chip: Chip, *, ideal: bool = False) -> Array:
@@ -277,5 +348,14 @@ def price(table: OpTable, symbols: Array, device: Array) -> Array:
         resolve(symbols, group.unit, group.coefficient, group.which, group.power, group.each, dims)
         part = np.zeros((len(symbols), len(group.rows), c.N_OUT))
         module.price(dims, group.consts, group.where, group.bins, device, part)
+        if device[0, group.where[:, c.ROW], c.CORRECTION].any():
+            correct(features(group.kind, dims, group.consts, part), group.where, device, *table.corrections, part)
         out[:, group.rows] = part
     return out
+
+
+def features(kind: str, dims: Array, consts: Array, priced: Array) -> Array:
+    """The sizes that a measured correction goes by, shape (points, ops, N_AXES); 1 where a kind has fewer."""
+    found = np.ones((*dims.shape[:2], N_AXES))
+    kinds()[kind].features(dims, consts, priced, found)
+    return found

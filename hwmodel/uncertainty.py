@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,19 +58,16 @@ def spread(
     step : step time in s at the values themselves, where it is known already
     """
     cases = _cases(cluster)
-    if not cases:
+    named = [(path, number.status, number.source) for path, number, _, _ in cases] + _fits(table)
+    if not named:
         return certain(len(table.ops))
-    devices = np.concatenate([device_array(table, changed) for _, _, low, high in cases for changed in (low, high)])
-    priced = price(table, np.repeat(symbols, len(devices), axis=0), devices)
+    priced = np.concatenate([_priced_cases(cases, table, symbols), _scaled(table, base)])
     step = time_of(base) if step is None else step
     moved = (priced[:, :, c.TIME] != base[:, c.TIME]).any(axis=1)  # most inputs touch no op of this plan
     times = np.array([time_of(part) if touched else step for part, touched in zip(priced, moved, strict=True)])
     steps = np.log(times / step).reshape(-1, 2)
     ops = np.log(np.maximum(priced[:, :, c.TIME], 1e-15) / np.maximum(base[:, c.TIME], 1e-15)).reshape(-1, 2, len(table.ops))
-    inputs = [
-        Input(path, number.status, number.source, float(abs(np.expm1(pair[0]) - np.expm1(pair[1]))))
-        for (path, number, _, _), pair in zip(cases, steps, strict=True)
-    ]
+    inputs = [Input(*said, float(abs(np.expm1(pair[0]) - np.expm1(pair[1])))) for said, pair in zip(named, steps, strict=True)]
     inputs.sort(key=lambda item: -item.effect)
     return Spread(
         float(np.exp(-_joined(-steps))), float(np.exp(_joined(steps))), np.exp(-_joined(-ops)), np.exp(_joined(ops)),
@@ -78,17 +75,64 @@ def spread(
     )  # fmt: skip
 
 
+Case = tuple[str, Number, Cluster, Cluster]
+
+
+def _priced_cases(cases: Sequence[Case], table: OpTable, symbols: Array) -> Array:
+    """The ops at both ends of every number's range, shape (2 x cases, ops, N_OUT)."""
+    if not cases:
+        return np.zeros((0, len(table.ops), c.N_OUT))
+    devices = np.concatenate([device_array(table, changed) for _, _, low, high in cases for changed in (low, high)])
+    return price(table, np.repeat(symbols, len(devices), axis=0), devices)
+
+
+def _fits(table: OpTable) -> list[tuple[str, str, str]]:
+    """(path, status, source) of the measured fits that ops rest on."""
+    return [
+        (f"{pool} calibration {fit.key}", "estimated" if fit.spread else "measured", fit.doubt or f"{fit.rows} measured rows")
+        for pool, fit in table.fits
+    ]
+
+
+def _scaled(table: OpTable, base: Array) -> Array:
+    """The ops with all of one fit's as quick, then as slow, as its band allows: errors inside a class of ops go together."""
+    found = np.repeat(base[None], 2 * len(table.fits), axis=0)
+    for index, (_, fit) in enumerate(table.fits):
+        ops = table.fitted == index
+        for end, factor in enumerate((fit.low, fit.high)):
+            for column in (c.TIME, c.COMPUTE, c.MEMORY, c.WIRE, c.OVERHEAD):
+                found[2 * index + end, ops, column] *= factor
+    return found
+
+
+def chip_band(chip: Chip, times: Callable[[Chip], Array]) -> tuple[float, float]:
+    """Factors on a time by the ranges of a chip's own numbers, joined as in `spread`; medians over what `times` gives (s)."""
+    base = times(chip)
+    logs = []
+    for path, number in chip.numbers():
+        if _counts(path, number):
+            ends = [np.median(np.log(times(with_number(chip, path, end)) / base)) for end in (number.low, number.high)]
+            logs.append(ends)
+    effects = np.array(logs).reshape(-1, 2)
+    return float(np.exp(-_joined(-effects))), float(np.exp(_joined(effects)))
+
+
+def _counts(path: str, number: Number) -> bool:
+    """Whether a number of a chip has a range and enters a time."""
+    return number.ranged and not path.startswith(_NO_TIME) and not path.endswith((".energy", ".capacity", ".usd_per_gb"))
+
+
 def _joined(effects: Array) -> Array:
     """Root of the sum of squares of each input's larger effect in one direction; (inputs, 2, ...) to (...)."""
     return np.asarray(np.sqrt((np.maximum(effects.max(axis=1), 0.0) ** 2).sum(axis=0)))
 
 
-def _cases(cluster: Cluster) -> list[tuple[str, Number, Cluster, Cluster]]:
+def _cases(cluster: Cluster) -> list[Case]:
     """(path, number, cluster with the number at its low end, at its high end); equal chips vary together."""
     found = []
     for name, chip in _chips(cluster):
         for path, number in chip.numbers():
-            if number.ranged and not path.startswith(_NO_TIME) and not path.endswith((".energy", ".capacity", ".usd_per_gb")):
+            if _counts(path, number):
                 ends = [
                     replace(cluster, pools=tuple(
                         replace(pool, chip=with_number(pool.chip, path, end)) if pool.chip == chip else pool

@@ -32,14 +32,14 @@ def test_files_hold_one_idea_and_functions_fit_on_a_screen(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_only_the_command_line_prints_and_nothing_is_evaluated(path: Path) -> None:
+def test_only_the_terminal_prints_and_nothing_is_evaluated(path: Path) -> None:
     calls = {
         node.func.id
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert not calls & {"eval", "exec"}
-    if path.name != "cli.py":
+    if path.name != "terminal.py":
         assert "print" not in calls
 
 

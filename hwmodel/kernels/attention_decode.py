@@ -13,6 +13,22 @@ DIMS = ("sequences", "queries", "context", "heads", "kv_heads", "shards")
 CONSTS = ATTENTION_CONSTS
 
 
+FEATURES = ("caches", "seen", "group", "width")
+"""Sizes that a measured correction goes by: caches read side by side (sequences x KV heads), positions seen in each, query
+rows that share one (of all new tokens), elements of a key."""
+
+
+@njit(cache=True, nogil=True)
+def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
+    """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
+    for q in range(dims.shape[0]):
+        for j in range(dims.shape[1]):
+            found[q, j, 0] = dims[q, j, 0] * dims[q, j, 4]
+            found[q, j, 1] = visible(dims[q, j, 2], consts[j, 5], consts[j, 6], consts[j, 7]) / dims[q, j, 5]
+            found[q, j, 2] = dims[q, j, 1] * dims[q, j, 3] / dims[q, j, 4]
+            found[q, j, 3] = consts[j, 0]
+
+
 @njit(cache=True, nogil=True)
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray

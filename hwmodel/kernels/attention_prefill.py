@@ -13,6 +13,22 @@ DIMS = ("sequences", "new", "cached", "heads", "kv_heads", "shards")
 CONSTS = ATTENTION_CONSTS
 
 
+FEATURES = ("heads", "new", "window", "width")
+"""Sizes that a measured correction goes by: query heads of all sequences, new tokens of each, the window (1: none),
+elements of a key. Windows and wide heads often run another kernel."""
+
+
+@njit(cache=True, nogil=True)
+def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
+    """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
+    for q in range(dims.shape[0]):
+        for j in range(dims.shape[1]):
+            found[q, j, 0] = dims[q, j, 0] * dims[q, j, 3]
+            found[q, j, 1] = dims[q, j, 1]
+            found[q, j, 2] = max(consts[j, 5], 1.0)
+            found[q, j, 3] = consts[j, 0]
+
+
 @njit(cache=True, nogil=True)
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray

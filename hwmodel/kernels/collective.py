@@ -65,6 +65,19 @@ def reached(bandwidth: float, peer: float, n: float) -> float:
     return min(bandwidth, (n - 1.0) * peer) if peer > 0.0 and n > 1.0 else bandwidth
 
 
+FEATURES = ("bytes", "chips")
+"""Sizes that a measured correction goes by: bytes of the full buffer, chips that take part."""
+
+
+@njit(cache=True, nogil=True)
+def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
+    """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
+    for q in range(dims.shape[0]):
+        for j in range(dims.shape[1]):
+            found[q, j, 0] = dims[q, j, 0] * consts[j, 0]
+            found[q, j, 1] = dims[q, j, 1]
+
+
 @njit(cache=True, nogil=True)
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
@@ -100,6 +113,8 @@ def price(
                 else:  # the partition says that it cannot be; priced as if the link reached
                     wire, alpha = one_level(operation, size, n, inner[0], inner[1], inner[3], inner[4], inner[5])
                     sent = wire * reached(inner[0], inner[5], n)
+            if n > 1.0 and size > 0.0:
+                alpha += chip[c.EXCHANGE]
             o[c.WIRE] = wire
             o[c.OVERHEAD] = alpha
             o[c.WIRE_BYTES] = sent

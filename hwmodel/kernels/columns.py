@@ -30,7 +30,10 @@ LINK = (
 N_LINKS = 4
 LINK_WIDTH = 6
 TOPOLOGIES = ("switch", "all_to_all", "ring", "torus", "point_to_point")
-N_DEVICE = LINK + N_LINKS * LINK_WIDTH
+SHARPNESS = LINK + N_LINKS * LINK_WIDTH  # p of t = (compute^p + memory^p)^(1/p); 0: the larger of the two
+CORRECTION = SHARPNESS + 1  # 1 + number of the measured correction in the table of `correct`; 0: none
+EXCHANGE = CORRECTION + 1  # s, fixed cost of a collective, where measured: beside it the links then have no latency
+N_DEVICE = EXCHANGE + 1
 
 # --- where ----------------------------------------------------------------------------------------------------------
 ROW = 0  # row of `device`

@@ -11,7 +11,25 @@ from hwmodel.kernels.tiles import tiled_time
 KIND = "experts"
 MATRIX = True
 DIMS = ("tokens", "experts", "n", "k")
-CONSTS = ("weight_bytes", "input_bytes", "output_bytes")
+CONSTS = ("weight_bytes", "input_bytes", "output_bytes", "topk")
+"""Bytes per element of weights (scales included), inputs and outputs; experts that a token chooses among all chips."""
+FEATURES = ("each", "hit", "matrix", "entering")
+"""Sizes that a measured correction goes by: token-expert pairs per expert hit, experts hit on the chip, elements of one
+expert's matrix, pairs of all chips per pair of this one."""
+
+
+@njit(cache=True, nogil=True)
+def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
+    """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
+    for q in range(dims.shape[0]):
+        for j in range(dims.shape[1]):
+            area = dims[q, j, 2] * dims[q, j, 3]
+            hit = out[q, j, c.WEIGHT_BYTES] / max(area * consts[j, 0], 1e-9)
+            pairs = out[q, j, c.FLOPS] / max(2.0 * area, 1e-9)
+            found[q, j, 0] = pairs / max(hit, 1e-9)
+            found[q, j, 1] = hit
+            found[q, j, 2] = area
+            found[q, j, 3] = dims[q, j, 0] * consts[j, 3] / max(pairs, 1e-9)
 
 
 @njit(cache=True)
@@ -42,10 +60,11 @@ def price(
 ) -> None:
     """Times (s), FLOP and bytes of the expert products of one chip.
 
-    FLOP use the routed tokens; weight bytes use the expected distinct experts E (1 - (1 - k/E)^B), between k and E.
+    FLOP use the routed tokens; weight bytes use the expected distinct experts E (1 - (1 - k/E)^B), between k and E; in a
+    benchmark (WARM), which lays its loads out, min(E, B k).
 
     dims : (points, ops, 4) tokens that choose among these experts, experts on the chip, n, k of one expert's matrix;
-    consts : (ops, 3) B per element; bins : (ops, N_BINS, 2); device, where, out as in gemm.
+    consts : (ops, 4); bins : (ops, N_BINS, 2); device, where, out as in gemm.
     """
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
@@ -54,7 +73,7 @@ def price(
             chip = device[dq, where[j, c.ROW]]
             o = out[q, j]
             routed = routed_tokens(tokens, bins[j])
-            weights = distinct_experts(tokens, bins[j]) * n * k * consts[j, 0]
+            weights = distinct_experts(tokens, bins[j], where[j, c.WARM] == 1) * n * k * consts[j, 0]
             activations = routed * (k * consts[j, 1] + n * consts[j, 2])
             memory = memory_time(weights, 0.0, activations, where[j], chip, o)
             peak = chip[c.PEAK + where[j, c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]

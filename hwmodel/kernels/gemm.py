@@ -14,6 +14,20 @@ CONSTS = ("weight_bytes", "input_bytes", "output_bytes")
 """Bytes per element of the weights (scales included), inputs and outputs."""
 
 
+FEATURES = ("m", "n", "k")
+"""Sizes that a measured correction goes by; of grouped products n is that of all groups."""
+
+
+@njit(cache=True, nogil=True)
+def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
+    """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
+    for q in range(dims.shape[0]):
+        for j in range(dims.shape[1]):
+            found[q, j, 0] = dims[q, j, 0]
+            found[q, j, 1] = dims[q, j, 1] * dims[q, j, 3]
+            found[q, j, 2] = dims[q, j, 2]
+
+
 @njit(cache=True, nogil=True)
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray

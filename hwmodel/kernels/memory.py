@@ -57,11 +57,25 @@ def memory_time(weights: float, kv: float, activations: float, where: np.ndarray
 
 
 @njit(cache=True)
+def overlapped(compute: float, memory: float, sharpness: float) -> float:
+    """Seconds (s) of an op whose compute and memory run side by side: (C^p + M^p)^(1/p), for p = 0 the larger one.
+
+    A finite p says that neither hides the other perfectly near the ridge. sharpness : p, 0 or at least 1
+    """
+    if sharpness == 0.0:
+        return max(compute, memory)
+    longer, shorter = max(compute, memory), min(compute, memory)
+    if longer <= 0.0:
+        return 0.0
+    return longer * (1.0 + (shorter / longer) ** sharpness) ** (1.0 / sharpness)
+
+
+@njit(cache=True)
 def finish(compute: float, memory: float, device: np.ndarray, out: np.ndarray) -> None:
-    """Fill TIME = max(compute, memory) + launch and its parts (s): compute and memory overlap inside one op."""
+    """Fill TIME = overlapped(compute, memory) + launch and its parts (s)."""
     out[c.COMPUTE] = compute
     out[c.MEMORY] = memory
     out[c.WIRE] = 0.0
     out[c.WIRE_BYTES] = 0.0
     out[c.OVERHEAD] = device[c.LAUNCH]
-    out[c.TIME] = max(compute, memory) + device[c.LAUNCH]
+    out[c.TIME] = overlapped(compute, memory, device[c.SHARPNESS]) + device[c.LAUNCH]

@@ -12,8 +12,10 @@ FEW = 16.0
 
 
 @njit(cache=True)
-def distinct_experts(tokens: float, bins: np.ndarray) -> float:
+def distinct_experts(tokens: float, bins: np.ndarray, laid_out: bool = False) -> float:
     """Expected number of local experts that at least one of `tokens` tokens chooses: sum of n (1 - (1 - p)^tokens).
+
+    Loads that are `laid_out`, not drawn at random, hit sum of n min(1, tokens p).
 
     bins : (N_BINS, 2) inclusion probability p per token, number n of local experts with it. (256, 8): 163.31 at 32 tokens.
     """
@@ -22,8 +24,11 @@ def distinct_experts(tokens: float, bins: np.ndarray) -> float:
         p, n = bins[j, 0], bins[j, 1]
         if n <= 0.0:
             break
-        total += n if p >= 1.0 else n * -math.expm1(tokens * math.log1p(-p))
-    return total
+        if laid_out:
+            total += n * min(1.0, tokens * p)
+        else:
+            total += n if p >= 1.0 else n * -math.expm1(tokens * math.log1p(-p))
+    return max(total, 1.0) if laid_out and tokens > 0.0 and total > 0.0 else total
 
 
 @njit(cache=True)

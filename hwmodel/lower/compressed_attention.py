@@ -111,7 +111,7 @@ class CompressedAttention(Block):
             self._index(into)
         cores = into.attend("attention", heads=heads, kv_heads=("", 1.0), key=self.head_dim, value=self.head_dim,
                             read=self.head_dim, kept=into.kept(self.cache()), window=self.window, ratio=self.ratio,
-                            topk=self.index_topk if self.has_indexer else 0)  # fmt: skip
+                            topk=self.index_topk if self.has_indexer else 0, family="")  # fmt: skip
         into.linear("o_a", [module(name, "wo_a")], inputs=cores)
         into.linear("o_b", [module(name, "wo_b")])
 
@@ -127,7 +127,7 @@ class CompressedAttention(Block):
         into.linear("index_q", [module(name, "wq_b")])
         into.linear("index_weights", [module(name, "weights_proj")])
         into.attend("index", heads=("", float(self.index_heads)), kv_heads=("", 1.0), key=self.index_head_dim, value=0,
-                    read=self.index_head_dim, kept=None, ratio=self.ratio, softmax=0)  # fmt: skip
+                    read=self.index_head_dim, kept=None, ratio=self.ratio, softmax=0, family="")  # fmt: skip
 
     def _compressor(self, name: str, width: int, hidden: int) -> list[Weight]:
         """Pooling weights: values, gates, a table of positions in the pool, a norm. Stored wide."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from hwmodel.calibration import label
 from hwmodel.graph import ONE, Dim, Kept, Op, OpGraph, Stored, per_sequence, size, symbol
 from hwmodel.kernels import kinds
 from hwmodel.model.architecture import AS_STORED
@@ -110,7 +111,7 @@ class Lowering:
         return self.op(
             name, "gemm",
             {"m": rows or self.tokens, "n": n, "k": size(weights[0].columns, *(inner or ("",))), "groups": ONE},
-            consts=self._gemm_consts(width), compute=self._types(weights[0]),
+            consts=self._gemm_consts(width), compute=self._types(weights[0]), family="gemm", format=self._label(weights[0]),
             stored=(*stored, *fields.pop("stored", ())), contracts=("k",),
             out=fields.pop("out", self.flow(sum(w.rows for w in weights))), **fields,
         )  # fmt: skip
@@ -125,6 +126,7 @@ class Lowering:
             name, "gemm",
             {"m": fields.pop("rows", self.tokens), "n": size(n), "k": size(k), "groups": size(groups[1], *groups)},
             consts=self._gemm_consts(self._bytes(weight)), compute=self._format_of(weight).compute, stored=held,
+            family="gemm", format=self._label(weight),
             out=self.flow(groups[1] * n), **fields,
         )  # fmt: skip
 
@@ -141,7 +143,9 @@ class Lowering:
                 "tokens": self.tokens.on("tokens", "routed"), "experts": copies,
                 "n": size(n, *(columns or ("",))), "k": size(weights[0].columns, *(inner or ("",))),
             },
-            consts=self._gemm_consts(width), compute=self._format_of(weights[0]).compute, role="experts",
+            consts={**self._gemm_consts(width), "topk": fields["experts"].topk}, role="experts",
+            compute=self._format_of(weights[0]).compute,
+            family="moe", format=self._label(weights[0]),
             stored=tuple(stored for w in weights for stored in self._held(w, columns or inner, copies)),
             contracts=("k", "experts"), **fields,
         )  # fmt: skip
@@ -178,11 +182,13 @@ class Lowering:
         phases: tuple[str, ...] | None = None,
         inputs: Sequence[str] | None = None,
         kv: Format | None = None,
+        family: str = "attention",
         **fields: Any,
     ) -> list[str]:
         """Attention cores, one op per phase of the step. Widths are elements per head; see the kernels' CONSTS.
 
         kv : format in which keys and values are read; that of the cache when None
+        family : which measurements apply, with the phase behind it: attention, mla, or none
         """
         before = ([self.at] if self.at else []) if inputs is None else list(inputs)
         consts = {
@@ -203,7 +209,9 @@ class Lowering:
         return [
             self.op(
                 f"{name}_{phase}", f"attention_{phase}", {**own[phase], **common}, inputs=before, consts=consts, phase=phase,
-                kept=kept, compute=self.attention.compute, out=self.flow(heads[1] * value), **fields,
+                kept=kept, compute=self.attention.compute, out=self.flow(heads[1] * value),
+                family=f"{family}_{phase}" if family else "",
+                format=f"{label(self.attention.name)}/{label(self.kv.name)}", **fields,
             )
             for phase in phases or self.phases
         ]  # fmt: skip
@@ -277,6 +285,9 @@ class Lowering:
         if weight.role not in AS_STORED:
             return wanted
         return tuple(dict.fromkeys((*wanted, *WIDEST, *self.activations.compute)))
+
+    def _label(self, weight: Weight) -> str:
+        return label(self._format_of(weight).name, self.activations.bits)
 
     def _gemm_consts(self, weight_bytes: float) -> dict[str, float]:
         return {

@@ -127,7 +127,7 @@ class Mla(Block):
         into.linear("index_k", [module(name, "wk"), module(name, "weights_proj")],
                     stored=into.keep([module(name, "k_norm"), module(name, "k_norm.bias")]))  # fmt: skip
         into.attend("index", heads=("", float(self.index_heads)), kv_heads=("", 1.0), key=self.index_head_dim, value=0,
-                    read=self.index_head_dim, kept=None, softmax=0)  # fmt: skip
+                    read=self.index_head_dim, kept=None, softmax=0, family="")  # fmt: skip
         return self.index_topk
 
     def _absorbed(self, into: Lowering, weight: Weight, kept: Kept, topk: int, ready: str) -> str:
@@ -136,14 +136,14 @@ class Mla(Block):
         into.grouped("absorb_q", heads, self.kv_lora_rank, self.nope_dim, weight, inputs=[ready], rows=rows)
         into.attend("attention", heads=heads, kv_heads=("", 1.0), key=self.kv_lora_rank + self.rope_dim,
                     value=self.kv_lora_rank, read=self.kv_lora_rank + self.rope_dim, kept=kept, topk=topk,
-                    phases=("decode",), note="absorbed")  # fmt: skip
+                    phases=("decode",), note="absorbed", family="mla")  # fmt: skip
         return into.grouped("absorb_v", heads, self.v_head_dim, self.kv_lora_rank, weight, stored=False, rows=rows)
 
     def _expanded(self, into: Lowering, weight: Weight, kept: Kept, topk: int, ready: str, stored: bool) -> str:
         heads = ("heads", float(self.heads))
         into.grouped("expand_kv", heads, self.nope_dim + self.v_head_dim, self.kv_lora_rank, weight, inputs=[ready],
                      rows=into.attended, stored=stored)  # fmt: skip
-        return into.attend("attention", heads=heads, kv_heads=heads, key=self.qk_dim, value=self.v_head_dim,
+        return into.attend("attention", heads=heads, kv_heads=heads, key=self.qk_dim, value=self.v_head_dim, family="mla",
                            read=self.qk_dim + self.v_head_dim, kept=kept, topk=topk, phases=("prefill",),
                            kv=into.activations, note="expanded")[0]  # fmt: skip
 

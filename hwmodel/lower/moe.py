@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import model_validator
 
-from hwmodel.graph import Experts, size
+from hwmodel.graph import size
 from hwmodel.lower.ffn import ffn_weights, lower_ffn
 from hwmodel.model.block import Block, Count, Size, Weight, module
+from hwmodel.routing import Experts
 
 if TYPE_CHECKING:
     from hwmodel.lower.lowering import Lowering

@@ -145,10 +145,19 @@ class Expert(Strategy):
         before = graph.inputs(first)[0]
         width = fmt(self.dispatch).bytes if self.dispatch else op.consts["input_bytes"]
         source = graph.op(before)
-        send = collective(f"{op.segment}.dispatch", "all_to_all", tokens, chips, width, op, link, out=source.out)
+        send = collective(f"{op.segment}.dispatch", "all_to_all", tokens, chips, width, op, link, out=source.out,
+                          family="expert_dispatch")  # fmt: skip
         graph.insert_after(before, send, only=[first])
         back = graph.op(last)
         ret = collective(
-            f"{op.segment}.collect", "all_to_all", tokens, chips, back.consts["output_bytes"], back, link, out=back.out
+            f"{op.segment}.collect",
+            "all_to_all",
+            tokens,
+            chips,
+            back.consts["output_bytes"],
+            back,
+            link,
+            out=back.out,
+            family="expert_combine",
         )
         graph.insert_after(last, ret)

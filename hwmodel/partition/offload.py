@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hwmodel.graph import NONE, Dim, Experts, Op, OpGraph, size
+from hwmodel.graph import NONE, Dim, Op, OpGraph, size
 from hwmodel.hardware import Cluster
 from hwmodel.partition.strategy import Strategy, move, on
+from hwmodel.routing import Experts
 
 
 class Offload(Strategy):
@@ -66,7 +67,7 @@ class Offload(Strategy):
         per_expert = sum(stored.elements.exact({}) for stored in op.stored)
         pieces = next(term.count for stored in op.stored for term in stored.elements.terms if "ffn" in term.axes)
         load = replace(
-            op, name=f"{op.name}.load", kind="load", role="communication", way=f"{pool}>{op.pool}", part=op.part,
+            op, name=f"{op.name}.load", kind="load", family="", role="communication", way=f"{pool}>{op.pool}", part=op.part,
             dims={"tokens": op.dims["tokens"], "experts": op.dims["experts"], "elements": size(per_expert, "ffn", pieces)},
             consts={"weight_bytes": width}, contracts=(), kept=None, out=NONE, base_stored=op.stored,
             note="prefetch" if self.prefetch else "",

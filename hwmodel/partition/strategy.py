@@ -68,7 +68,8 @@ def collective(
     return replace(
         like, name=name, kind="collective", role="communication", dims={"elements": elements, "chips": chips},
         consts={"bytes": bytes_per_element, "operation": float(OPERATIONS.index(operation))}, stored=(), kept=None,
-        experts=None, contracts=(), way=link, shards=(), copies=(), note=operation, phase="all", **changes,
+        experts=None, contracts=(), way=link, shards=(), copies=(), note=operation, phase="all",
+        **{"family": operation, "format": "bytes", **changes},
     )  # fmt: skip
 
 
@@ -119,7 +120,8 @@ def _transfer(cluster: Cluster, name: str, source: Op, pool: str, elements: Dim,
     wire = cluster.wire(source.pool, pool)
     way = f"{source.pool}>{pool}"
     return replace(
-        source, name=name, kind="transfer", role="communication", dims={"elements": elements}, consts={"bytes": width},
+        source, name=name, kind="transfer", family="", role="communication", dims={"elements": elements},
+        consts={"bytes": width},
         stored=(), kept=None, experts=None, contracts=(), way=way, lane=f"{wire.from_}-{wire.to}" if wire.exclusive else way,
         shards=(), copies=(), phase="all", note="one message, one latency each way",
     )  # fmt: skip

@@ -9,7 +9,8 @@ from pathlib import Path
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 
 SUFFIXES = (".yaml", ".yml", ".json")
-_ROOMS = ("chips", "graphs", "scenarios")
+_ROOMS = {"chips": "chip", "graphs": "model", "scenarios": "scenario", "chips/calibrations": "calibration"}
+"""Folders, and what one file of each is."""
 notes: list[Callable[[str], None]] = []
 """Called with a sentence when a shipped name is shadowed; the command line prints it."""
 
@@ -37,15 +38,14 @@ def is_path(name: str) -> bool:
 
 
 def find(room: str, name: str) -> Path:
-    """The file of `name` in chips/, graphs/ or scenarios/, or `name` itself when it is a path.
+    """The file of `name` in its room, chips/, graphs/ and so on, or `name` itself when it is a path.
 
     Raises
     ------
     InputError
         When there is none, with the nearest known names.
     """
-    assert room in _ROOMS
-    kind = "model" if room == "graphs" else room.removesuffix("s")
+    kind = _ROOMS[room]
     if not name.strip() or "\0" in name or len(name) > 1000:
         raise InputError(f"expected the name or path of a {kind}, got {shortened(repr(name))}")
     if is_path(name):
@@ -69,7 +69,7 @@ def find(room: str, name: str) -> Path:
     if found is None:
         here = [path for path in (Path(f"{name}{suffix}") for suffix in SUFFIXES) if path.is_file()]
         here += [Path(name)] if (Path(name) / "config.json").is_file() else []
-        lists = f" ('hwmodel {'models' if room == 'graphs' else room}' lists them)"
+        lists = "" if "/" in room else f" ('hwmodel {'models' if room == 'graphs' else room}' lists them)"
         hint = f", did you mean the path ./{here[0]}?" if here else did_you_mean(name, names(room)) or lists
         raise InputError(f"no {kind} named '{shortened(name)}'{hint}")
     return found

@@ -1,0 +1,229 @@
+"""Measured rows to calibration files: fits with their held-out errors, and priors for chips that were not measured."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.calibration import Calibration, Fit, calibration_of
+from hwmodel.hardware import Chip, load_chip
+from hwmodel.measured import Rows, form_of, read
+from hwmodel.monotone import sensible
+from hwmodel.sample import PARAMETERS, Sample
+from hwmodel.spec import catalog
+from hwmodel.spec.errors import InputError, did_you_mean
+from hwmodel.spec.write import to_yaml
+from hwmodel.study import FEW, Solved, Study, studies
+
+Array = NDArray[np.float64]
+_NCCL = dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), "nccl")
+RUNS: dict[str, dict[str, str]] = {
+    "trtllm": {"all_reduce": "custom_trtllm_TRTLLM", **_NCCL},
+    "vllm": {"all_reduce": "custom_vllm_vLLM_custom_graph", **_NCCL},
+    "sglang": {"all_reduce": "custom_sglang_SGLang_CustomAllReduce_graph", **_NCCL},
+}
+"""The library whose collectives a serving stack runs, as the tables name it. Their own all-reduce tables go over to nccl by
+themselves for large buffers."""
+BAND = 0.8
+"""Share of measured times that an interval shall hold."""
+PRIOR_ROWS = 20
+"""Rows that the band of a prior counts for, beside a group's own."""
+
+
+def calibrate(
+    chip: str, stack: str, groups: Sequence[Rows], chips: Mapping[str, Chip], date: str = "", data: str = ""
+) -> Calibration:
+    """The calibration of one chip under one stack; the other groups help as far as their chips are alike.
+
+    Raises
+    ------
+    InputError
+        When the rows hold none of that chip under that stack.
+    """
+    own = {rows.kind for rows in groups if (rows.device, rows.stack) == (chip, stack)}
+    if not own:
+        has = sorted({f"{rows.device} under {rows.stack}" for rows in groups})
+        raise InputError(f"no measured rows of {chip} under {stack}{did_you_mean(f'{chip} under {stack}', has)}; "
+                         f"the tables hold {', '.join(has[:40])}")  # fmt: skip
+    return _from_studies(chip, stack, studies([rows for rows in groups if rows.kind in own], chips, _known), date, data)
+
+
+def _from_studies(chip: str, stack: str, made: Mapping[str, Study], date: str, data: str) -> Calibration:
+    fits: list[Fit] = []
+    used: set[str] = set()
+    for kind, study in made.items():
+        library = RUNS.get(stack, {}).get(kind, stack)
+        for index, sample in enumerate(study.samples):
+            if (sample.rows.device, sample.rows.stack) == (chip, library) and form_of(sample.rows) not in {
+                fit.dtype for fit in fits if fit.op == kind
+            }:
+                fits.append(fit_of(study, index))
+                used.update(f"{kind} {version}" for version in sample.rows.versions if version)
+    return Calibration(
+        chip=chip, stack=stack, date=date or datetime.date.today().isoformat(),
+        data=f"{data}{'; ' if data and used else ''}{', '.join(sorted(used))}", fits=tuple(fits),
+    )  # fmt: skip
+
+
+def known_chips(groups: Sequence[Rows]) -> dict[str, Chip]:
+    """The chips of the rows that have a file."""
+    return {name: load_chip(name) for name in {rows.device for rows in groups} & {*catalog.names("chips")}}
+
+
+def calibrate_all(measured: Path, out: Path, date: str = "", data: str = "") -> Iterator[Path]:
+    """Write a calibration of every chip and stack of the tables, and the priors of every kind of chip, into a folder."""
+    groups = read(measured)
+    chips = known_chips(groups)
+    out.mkdir(parents=True, exist_ok=True)
+    made = studies(groups, chips)
+    pairs = sorted({(rows.device, rows.stack) for rows in groups if rows.device in chips})
+    found = [_from_studies(device, stack, made, date, data) for device, stack in pairs]
+    kinds = sorted({chip.kind for chip in chips.values()})
+    stacks = sorted({stack for _, stack in pairs})
+    found += [prior(kind, stack, made.values(), date, data) for kind in kinds for stack in (*stacks, "any")]
+    for calibration in found:
+        path = out / f"{calibration.chip}.{calibration.stack}.yaml"
+        path.write_text(text_of(calibration), encoding="utf-8")
+        yield path
+
+
+def text_of(calibration: Calibration) -> str:
+    """The file of a calibration."""
+    plain = calibration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return to_yaml(plain, "yaml-language-server: $schema=../../schemas/calibration.json\nwritten by `hwmodel calibrate`")
+
+
+def _known(sample: Sample) -> Fit | None:
+    """What other chips say of a group's op: the prior of its kind of chip."""
+    for name in (sample.rows.stack, "any"):
+        found = calibration_of("", sample.chip.kind, name)
+        fit = found.find(sample.rows.kind, form_of(sample.rows)) if found else None
+        if fit is not None:
+            return fit
+    return None
+
+
+def fit_of(study: Study, index: int) -> Fit:
+    """The fit of one group, its errors from shapes that were held out."""
+    sample = study.samples[index]
+    solved = study.solve(index)
+    ratio = study.held_out(index)
+    seen = ratio > 0
+    errors = np.abs(ratio[seen] - 1)
+    low, high = _band(1 / ratio[seen], _known(sample) if len(sample.rows) < 2 * FEW else None)
+    return Fit.model_validate({
+        **_described(solved.theta, sample, study, solved.grid),
+        "low": low, "high": high, "rows": len(sample.rows),
+        "held_out": {
+            "median": _round(np.median(errors)), "p90": _round(np.quantile(errors, 0.9)),
+            "bias": _round(np.median(ratio[seen] - 1)), "folds": _folds(errors, sample.fold[seen]),
+        },
+        "domain": {key: [float(v.min()), float(v.max())] for key, v in sample.rows.columns.items() if v.dtype.kind == "f"},
+        "doubt": _doubt(sample, errors),
+    })  # fmt: skip
+
+
+def _described(theta: Array, sample: Sample, study: Study, grid: Array | None) -> dict[str, Any]:
+    rows = sample.rows
+    launch, compute, memory, sharp = np.exp(theta)
+    found: dict[str, Any] = {
+        "op": rows.kind, "dtype": form_of(rows), "launch": f"{launch * 1e6:.4g} us", "compute": _round(compute),
+        "memory": _round(memory), "sharpness": _round(1 + sharp),
+    }  # fmt: skip
+    if grid is not None:
+        found["correction"] = correction_of(study, grid)
+    return found
+
+
+def correction_of(study: Study, grid: Array) -> dict[str, Any]:
+    """A grid as a calibration writes it: thousandths, one line per run of the last axis."""
+    shape = study.how.lattice.shape
+    lines = np.rint(np.clip(grid, -1.5, 1.5) * 1000).astype(int).reshape(-1, shape[-1])
+    axes = dict(zip(study.how.names, (list(axis) for axis in study.how.lattice.axes), strict=True))
+    return {"axes": axes, "permille": "\n".join(" ".join(str(v) for v in line) for line in lines) + "\n"}
+
+
+def _band(ratios: Array, prior: Fit | None) -> tuple[float, float]:
+    """Factors on the prediction that hold 80 % of the measured times; few rows are mixed with the band of the prior."""
+    low, high = np.quantile(np.log(ratios), [(1 - BAND) / 2, (1 + BAND) / 2])
+    if prior is not None:
+        own = len(ratios) / (len(ratios) + PRIOR_ROWS)
+        low, high = (own * mine + (1 - own) * np.log(theirs) for mine, theirs in ((low, prior.low), (high, prior.high)))
+    return _round(np.exp(min(low, -0.005))), _round(np.exp(max(high, 0.005)))
+
+
+def _folds(errors: Array, folds: NDArray[np.int64]) -> str:
+    return " ".join(f"{np.median(errors[folds == fold]):.3f}" for fold in np.unique(folds))
+
+
+def _doubt(sample: Sample, errors: Array) -> str:
+    rows = len(sample.rows)
+    if rows < FEW:
+        return f"only {rows} rows: outside their sizes this is what other chips do, shifted to them"
+    if np.median(errors) > 0.15:
+        return f"half of the held-out rows are off by more than {np.median(errors):.0%}"
+    return ""
+
+
+def _round(value: Any) -> float:
+    return float(f"{float(value):.4g}")
+
+
+# --- priors ----------------------------------------------------------------------------------------------------------
+
+
+def prior(kind: str, stack: str, all_studies: Iterable[Study], date: str = "", data: str = "") -> Calibration:
+    """What the chips of a kind have in common under one stack (``any``: under all): for chips that were not measured.
+
+    Parameters are the geometric means over the chips, the correction is that of all groups; the band holds 80 % of the rows of
+    each chip when it is left out.
+    """
+    fits = []
+    for study in all_studies:
+        forms = sorted({form_of(s.rows) for s in study.samples if stack in ("any", s.rows.stack)})
+        fits += [fit for form in forms if (fit := _prior_fit(study, kind, stack, form)) is not None]
+    return Calibration(chip=kind, stack=stack, prior=True, date=date or datetime.date.today().isoformat(), data=data,
+                       fits=tuple(fits))  # fmt: skip
+
+
+def _prior_fit(study: Study, kind: str, stack: str, form: str) -> Fit | None:
+    chosen = [
+        index for index, s in enumerate(study.samples)
+        if s.chip.kind == kind and form_of(s.rows) == form and stack in ("any", s.rows.stack)
+    ]  # fmt: skip
+    if not chosen:
+        return None
+    thetas = np.array([study.theta(index, -1) for index in chosen])
+    devices = sorted({study.samples[index].rows.device for index in chosen})
+    logs = np.concatenate([np.log(left_out(study, stack, form, device)) for device in devices]) if len(devices) > 1 else None
+    low, high = (-0.6, 0.6) if logs is None else np.quantile(-logs, [(1 - BAND) / 2, (1 + BAND) / 2])
+    middle, pool = thetas.mean(axis=0), study.pool(-1)
+    spread = np.maximum(thetas.std(axis=0), 0.1) if len(chosen) > 1 else np.full(4, 0.4)
+    sample = study.samples[chosen[0]]
+    return Fit.model_validate({
+        **_described(middle, sample, study, None if pool is None else sensible(pool, middle, sample)),
+        "low": _round(np.exp(min(low, -0.02))), "high": _round(np.exp(max(high, 0.02))),
+        "rows": sum(len(study.samples[index].rows) for index in chosen),
+        "spread": dict(zip(PARAMETERS, (_round(v) for v in spread), strict=True)),
+        "doubt": f"drawn from {', '.join(devices)}; not measured on the chip at hand",
+    })  # fmt: skip
+
+
+def left_out(study: Study, stack: str, form: str, device: str) -> Array:
+    """Predicted over measured time of a device's rows, from a prior that never saw the device; shape (rows,)."""
+    others = study.without(device)
+    rest = others.samples
+    alike = [i for i, s in enumerate(rest) if form_of(s.rows) == form and stack in ("any", s.rows.stack)]
+    alike = alike or [i for i, s in enumerate(rest) if form_of(s.rows) == form]
+    if not alike:
+        return np.ones(0)
+    theta = np.mean([others.theta(i, -1) for i in alike], axis=0)
+    solved = Solved(theta, others.pool(-1))
+    own = [s for s in study.samples if s.rows.device == device and form_of(s.rows) == form and stack in ("any", s.rows.stack)]
+    every = [solved.predict(s, study.how, np.ones(len(s.rows), dtype=bool)) / s.measured for s in own]
+    return np.concatenate(every) if every else np.ones(0)

@@ -1,0 +1,63 @@
+"""The commands about measurements: fit them, and compare the model with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hwmodel.terminal import json_out, listen, say, show, text_out
+
+
+@click.command("calibrate")
+@click.argument("chip")
+@click.option("--stack", default="", help="Software stack, as the tables name it; needed unless CHIP is 'all'.")
+@click.option("--measured", required=True, type=click.Path(path_type=Path), help="Folder of measured tables.")
+@click.option("--data", default="", help="Where the tables come from, for the file.")
+@click.option("--date", default="", help="Date to write; today when absent.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write (a folder for 'all'); printed when absent.")
+def calibrate_command(chip: str, stack: str, measured: Path, data: str, date: str, out: Path | None) -> None:
+    """Fit CHIP under one software stack to measured rows; 'all' writes every chip, stack and prior of the tables."""
+    from hwmodel.calibrate import calibrate, calibrate_all, known_chips, text_of
+    from hwmodel.measured import read
+
+    listen()
+    if chip == "all":
+        if out is None:
+            raise click.UsageError("'all' writes a file per chip and stack: give a folder with --out")
+        for path in calibrate_all(measured, out, date, data):
+            say(f"wrote {path}")
+        return
+    if not stack:
+        raise click.UsageError("name the software stack of the rows with --stack")
+    groups = read(measured)
+    found = calibrate(chip, stack, groups, known_chips(groups), date, data)
+    for fit in found.fits:
+        if fit.held_out is not None:
+            say(f"{fit.key}: {fit.rows} rows, held out: median {fit.held_out.median:.1%}, 90 % below {fit.held_out.p90:.1%}"
+                    + (f"; {fit.doubt}" if fit.doubt else ""))  # fmt: skip
+    if out is None:
+        text_out(text_of(found))
+    else:
+        out.write_text(text_of(found), encoding="utf-8")
+        say(f"wrote {out}")
+
+
+@click.command("validate")
+@click.option("--measured", type=click.Path(path_type=Path), help="Folder of measured tables; the shipped one when absent.")
+@click.option("--device", default="", help="Only this chip.")
+@click.option("--op", "ops", multiple=True, help="Only this kind of operation, or e2e; may be repeated.")
+@click.option("--uncalibrated", is_flag=True, help="With the chips' stated efficiencies.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def validate_command(measured: Path | None, device: str, ops: tuple[str, ...], uncalibrated: bool, as_json: bool) -> None:
+    """Compare the model with measured rows, operation by operation and end to end."""
+    from hwmodel.validate import validate
+
+    listen()
+    found = validate(measured, device=device, ops=ops, calibrated=not uncalibrated)
+    if as_json:
+        json_out(found.to_dict())
+    else:
+        from hwmodel.report.accuracy import accuracy
+
+        show(accuracy(found))

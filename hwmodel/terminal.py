@@ -1,0 +1,43 @@
+"""What reaches the terminal: the only file that prints. Answers go to standard output, all else to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def say(text: str) -> None:
+    """A line on standard error: progress, warnings, notes."""
+    print(text, file=sys.stderr)
+
+
+def text_out(text: str) -> None:
+    """Text of an answer as it is."""
+    print(text, end="")
+
+
+def json_out(value: Any) -> None:
+    """An answer as one JSON document."""
+    print(json.dumps(value, indent=1, allow_nan=False))
+
+
+def show(renderable: Any) -> None:
+    """An answer as tables."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 120
+    # names and sources of files are text, not markup: "[/b]" is printed as it stands
+    Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False).print(renderable)
+
+
+def listen() -> None:
+    """Say which shipped names files of this folder shadow."""
+    from hwmodel.spec import catalog
+
+    catalog.notes[:] = [lambda text: say(f"note: {text}")]
+
+
+def compiling() -> None:
+    """Say why the first answer takes a while."""
+    say("note: compiling kernels for this machine; the first run only, some ten seconds")

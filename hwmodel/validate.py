@@ -1,0 +1,180 @@
+"""The model against measured rows: how wrong it is, group by group, beside a plain roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.calibration import calibration_of
+from hwmodel.hardware import Chip, load_chip
+from hwmodel.kernels import columns as c
+from hwmodel.measured import Rows, form_of, read
+from hwmodel.replay import Part, replay, times
+from hwmodel.spec import catalog
+from hwmodel.spec.errors import InputError
+from hwmodel.uncertainty import chip_band
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Errors of one op on one device under one stack in one format, as shares (0.1 is 10 %)."""
+
+    op: str
+    device: str
+    stack: str
+    dtype: str
+    rows: int
+    q25: float
+    median: float
+    q75: float
+    p90: float
+    bias: float
+    """Median of the signed error."""
+    roofline_median: float
+    """Error of max(FLOP / peak, bytes / bandwidth) on the same rows."""
+    calibrated: str
+    """chip, prior or no: where the parameters come from."""
+    inside_80: float
+    """Share of the rows inside the predicted 80 % interval."""
+    families: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, errors in per cent."""
+        shares = ("q25", "median", "q75", "p90", "bias", "roofline_median")
+        found = {key: value for key, value in vars(self).items() if key != "families"}
+        return {key: 100 * value if key in shares else value for key, value in found.items()} | {
+            "calibrated": self.calibrated == "chip", "parameters": self.calibrated,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Everything that was compared, and what could not be."""
+
+    groups: tuple[Group, ...]
+    skipped: Mapping[str, int]
+    """Rows left out, by reason."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"groups": [group.to_dict() for group in self.groups], "e2e": [], "skipped": dict(self.skipped)}
+
+
+@dataclass(frozen=True)
+class _Compared:
+    rows: Rows
+    ratio: Array
+    roofline: Array
+    inside: NDArray[np.bool_]
+    source: str
+
+
+def validate(folder: Path | None = None, *, device: str = "", ops: Sequence[str] = (), calibrated: bool = True) -> Validation:
+    """Compare every row of the tables in a folder.
+
+    Parameters
+    ----------
+    device, ops
+        Only this device, only these kinds of operation.
+    calibrated
+        With the calibration of the chip and stack, else the prior of its kind; else with the chip's stated efficiencies.
+
+    Raises
+    ------
+    InputError
+        When the folder holds no known table or unreadable rows.
+    """
+    folder = folder or catalog.shipped("measured")
+    skipped: dict[str, int] = {}
+    parts: dict[tuple[str, str, str, str], list[_Compared]] = {}
+    known = set(catalog.names("chips"))
+    for rows in read(folder, ops):
+        if device and rows.device != device:
+            continue
+        if rows.device not in known:
+            reason = f"no chip named '{rows.device}' in chips/"
+            skipped[reason] = skipped.get(reason, 0) + len(rows)
+            continue
+        try:
+            found = _compare(rows, load_chip(rows.device), calibrated)
+        except InputError as error:
+            reason = error.problems[0].message
+            skipped[reason] = skipped.get(reason, 0) + len(rows)
+            continue
+        parts.setdefault((rows.op, rows.device, rows.stack, rows.dtype), []).append(found)
+    return Validation(tuple(_group(key, found) for key, found in parts.items()), skipped)
+
+
+def _compare(rows: Rows, chip: Chip, calibrated: bool) -> _Compared:
+    calibration = calibration_of(chip.name, chip.kind, rows.stack) if calibrated else None
+    fit = calibration.find(rows.kind, form_of(rows)) if calibration else None
+    source = "no" if calibration is None or fit is None else "prior" if calibration.prior else "chip"
+    parts = replay(rows, chip, calibration)
+    ratio = times(parts) / rows.measured_s
+    low, high = (fit.low, fit.high) if fit is not None else stated_band(rows, chip)
+    inside = (1 / ratio >= low) & (1 / ratio <= high)
+    return _Compared(rows, ratio, roofline(parts, chip) / rows.measured_s, np.asarray(inside), source)
+
+
+def roofline(parts: Sequence[Part], chip: Chip) -> Array:
+    """max(FLOP / peak, bytes / bandwidth) of the whole operation; link bytes over the first link's bandwidth. Seconds."""
+    peaks = chip.peaks.by_dtype()
+    flops, moved = np.zeros(len(parts[0].out)), np.zeros(len(parts[0].out))
+    wire = np.zeros(len(parts[0].out))
+    for part in parts:
+        peak = next((peaks[name] for name in part.op.compute if name in peaks), max(peaks.values()))
+        flops += part.out[:, c.FLOPS] / peak
+        moved += part.out[:, [c.WEIGHT_BYTES, c.KV_BYTES, c.ACTIVATION_BYTES]].sum(axis=1)
+        wire += part.out[:, c.WIRE_BYTES]
+    link = chip.links[0].bandwidth_bytes_per_s if chip.links else np.inf
+    return np.maximum(np.maximum(flops, moved / chip.main.bandwidth_bytes_per_s), wire / link)
+
+
+def stated_band(rows: Rows, chip: Chip) -> tuple[float, float]:
+    """Factors on the prediction from the ranges of the chip's own numbers; a sample of the rows is enough."""
+    some = np.linspace(0, len(rows) - 1, min(len(rows), 40)).astype(int)
+    return chip_band(chip, lambda changed: times(replay(rows.pick(some), changed, None)))
+
+
+def _group(key: tuple[str, str, str, str], found: Sequence[_Compared]) -> Group:
+    ratio = np.concatenate([part.ratio for part in found])
+    errors = np.abs(ratio - 1)
+    q25, median, q75, p90 = (float(np.quantile(errors, q)) for q in (0.25, 0.5, 0.75, 0.9))
+    sources = {part.source for part in found}
+    return Group(
+        *key, len(ratio), q25, median, q75, p90, float(np.median(ratio - 1)),
+        float(np.median(np.abs(np.concatenate([part.roofline for part in found]) - 1))),
+        next(name for name in ("no", "prior", "chip") if name in sources),
+        float(np.mean(np.concatenate([part.inside for part in found]))),
+        tuple(sorted({part.rows.kind for part in found})),
+    )  # fmt: skip
+
+
+def summary(groups: Sequence[Group]) -> dict[str, tuple[int, float, float, float, str]]:
+    """By kind of operation: groups, median over them of the median and of the 90th percentile, worst median and its group."""
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(_family(group), []).append(group)
+    result = {}
+    for name, members in found.items():
+        worst = max(members, key=lambda group: group.median)
+        result[name] = (
+            len(members), float(np.median([g.median for g in members])), float(np.median([g.p90 for g in members])),
+            worst.median, f"{worst.device} {worst.stack} {worst.dtype}",
+        )  # fmt: skip
+    return result
+
+
+def _family(group: Group) -> str:
+    if set(group.families) <= {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}:
+        return "collectives"
+    if set(group.families) <= {"expert_dispatch", "expert_combine"}:
+        return "expert all-to-all"
+    return group.op
