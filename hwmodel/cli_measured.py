@@ -47,9 +47,12 @@ def calibrate_command(chip: str, stack: str, measured: Path, data: str, date: st
 @click.option("--measured", type=click.Path(path_type=Path), help="Folder of measured tables; the shipped one when absent.")
 @click.option("--device", default="", help="Only this chip.")
 @click.option("--op", "ops", multiple=True, help="Only this kind of operation, or e2e; may be repeated.")
+@click.option("--summary", is_flag=True, help="One line per kind of operation, with the uncalibrated error beside it.")
 @click.option("--uncalibrated", is_flag=True, help="With the chips' stated efficiencies.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def validate_command(measured: Path | None, device: str, ops: tuple[str, ...], uncalibrated: bool, as_json: bool) -> None:
+def validate_command(
+    measured: Path | None, device: str, ops: tuple[str, ...], summary: bool, uncalibrated: bool, as_json: bool
+) -> None:
     """Compare the model with measured rows, operation by operation and end to end."""
     from hwmodel.validate import validate
 
@@ -57,7 +60,10 @@ def validate_command(measured: Path | None, device: str, ops: tuple[str, ...], u
     found = validate(measured, device=device, ops=ops, calibrated=not uncalibrated)
     if as_json:
         json_out(found.to_dict())
-    else:
-        from hwmodel.report.accuracy import accuracy
+        return
+    from hwmodel.report.accuracy import accuracy, short
 
+    if summary:
+        show(short(found, validate(measured, device=device, ops=ops, calibrated=False, bands=False)))
+    else:
         show(accuracy(found))

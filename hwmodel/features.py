@@ -46,7 +46,9 @@ GRIDS: dict[str, Grid] = {
         Smoothness(0.02, 0.003),
     ),
     "mla_decode": Grid(
-        ("caches", "seen", "group"), Lattice((_octaves(0, 10), _octaves(1, 17, 1.6), _octaves(0, 7))), Smoothness(0.02, 0.003)
+        ("caches", "seen", "group"),
+        Lattice((_octaves(0, 10, 2), (1.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 17.0), (0.0, 2.0, 4.0, 5.0, 6.0, 7.0))),
+        Smoothness(0.02, 0.003),
     ),
     "mla_prefill": Grid(
         ("heads", "new"), Lattice((_octaves(0, 14), _octaves(0, 15))), Smoothness(0.02, 0.003)

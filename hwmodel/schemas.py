@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from hwmodel.calibration import Calibration
 from hwmodel.hardware import Chip
 from hwmodel.model.schema import model_schema
 from hwmodel.partition import Strategy
@@ -20,8 +21,8 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The schema of ``chip``, ``model`` or ``scenario`` files."""
-    found = {"chip": _chip, "model": model_schema, "scenario": _scenario}[kind]()
+    """The schema of ``chip``, ``model``, ``scenario`` or ``calibration`` files."""
+    found = {"chip": _chip, "model": model_schema, "scenario": _scenario, "calibration": _calibration}[kind]()
     return {"$schema": DRAFT, **found, "title": f"hwmodel {kind}"}
 
 
@@ -32,6 +33,10 @@ def _chip() -> dict[str, Any]:
         "description": "Name or path of a chip; this file states what differs.",
     }
     return _relaxed(found)
+
+
+def _calibration() -> dict[str, Any]:
+    return described(Calibration)
 
 
 def _relaxed(found: dict[str, Any]) -> dict[str, Any]:

@@ -240,7 +240,9 @@ def measured_fits(ops: Iterable[Op], cluster: Cluster, notes: list[str]) -> dict
 def fitted_row(chip: Chip, fit: Fit, index: int) -> Array:
     """One chip as the ops of a fit find it: shares, fixed cost and overlap as measured; `index` of its correction."""
     row = device_row(chip)
-    row[c.LAUNCH], row[c.RAMP] = fit.launch_s, 0.0
+    # what other chips have in common is no quicker than what this one says of itself
+    launch = max(fit.launch_s, chip.execution.launch_s) if fit.spread else fit.launch_s
+    row[c.LAUNCH], row[c.RAMP] = launch, 0.0
     row[c.COMPUTE_EFFICIENCY] = row[c.ATTENTION_EFFICIENCY] = fit.compute
     row[c.CACHE_BANDWIDTH] = 0.0
     for tier in chip.memory:
@@ -248,7 +250,7 @@ def fitted_row(chip: Chip, fit: Fit, index: int) -> Array:
             row[c.CACHE_BANDWIDTH] = tier.bandwidth_bytes_per_s * fit.memory
     for slot, tier in enumerate([tier for tier in chip.memory if not tier.cache][: c.N_TIERS]):
         row[c.TIER + slot] = tier.bandwidth_bytes_per_s * fit.memory
-    row[c.EXCHANGE] = fit.launch_s
+    row[c.EXCHANGE] = launch
     for slot, link in enumerate(chip.links[: c.N_LINKS]):
         start = c.LINK + slot * c.LINK_WIDTH
         share = fit.memory / (link.efficiency or chip.efficiency.link)

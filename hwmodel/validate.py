@@ -43,14 +43,17 @@ class Group:
     """chip, prior or no: where the parameters come from."""
     inside_80: float
     """Share of the rows inside the predicted 80 % interval."""
+    held_out: float | None = None
+    """Median error that the fit had on rows held out of it; the rows compared here may be among those it rests on."""
     families: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, errors in per cent."""
         shares = ("q25", "median", "q75", "p90", "bias", "roofline_median")
-        found = {key: value for key, value in vars(self).items() if key != "families"}
+        found = {key: value for key, value in vars(self).items() if key not in ("families", "held_out")}
         return {key: 100 * value if key in shares else value for key, value in found.items()} | {
             "calibrated": self.calibrated == "chip", "parameters": self.calibrated,
+            "held_out_median": None if self.held_out is None else 100 * self.held_out,
         }  # fmt: skip
 
 
@@ -74,9 +77,12 @@ class _Compared:
     roofline: Array
     inside: NDArray[np.bool_]
     source: str
+    held_out: float | None
 
 
-def validate(folder: Path | None = None, *, device: str = "", ops: Sequence[str] = (), calibrated: bool = True) -> Validation:
+def validate(
+    folder: Path | None = None, *, device: str = "", ops: Sequence[str] = (), calibrated: bool = True, bands: bool = True
+) -> Validation:
     """Compare every row of the tables in a folder.
 
     Parameters
@@ -85,6 +91,8 @@ def validate(folder: Path | None = None, *, device: str = "", ops: Sequence[str]
         Only this device, only these kinds of operation.
     calibrated
         With the calibration of the chip and stack, else the prior of its kind; else with the chip's stated efficiencies.
+    bands
+        Also work out the intervals of what is not calibrated, which takes most of the time.
 
     Raises
     ------
@@ -103,7 +111,7 @@ def validate(folder: Path | None = None, *, device: str = "", ops: Sequence[str]
             skipped[reason] = skipped.get(reason, 0) + len(rows)
             continue
         try:
-            found = _compare(rows, load_chip(rows.device), calibrated)
+            found = _compare(rows, load_chip(rows.device), calibrated, bands)
         except InputError as error:
             reason = error.problems[0].message
             skipped[reason] = skipped.get(reason, 0) + len(rows)
@@ -112,15 +120,16 @@ def validate(folder: Path | None = None, *, device: str = "", ops: Sequence[str]
     return Validation(tuple(_group(key, found) for key, found in parts.items()), skipped)
 
 
-def _compare(rows: Rows, chip: Chip, calibrated: bool) -> _Compared:
+def _compare(rows: Rows, chip: Chip, calibrated: bool, bands: bool) -> _Compared:
     calibration = calibration_of(chip.name, chip.kind, rows.stack) if calibrated else None
     fit = calibration.find(rows.kind, form_of(rows)) if calibration else None
     source = "no" if calibration is None or fit is None else "prior" if calibration.prior else "chip"
     parts = replay(rows, chip, calibration)
     ratio = times(parts) / rows.measured_s
-    low, high = (fit.low, fit.high) if fit is not None else stated_band(rows, chip)
+    low, high = (fit.low, fit.high) if fit is not None else stated_band(rows, chip) if bands else (1.0, 1.0)
     inside = (1 / ratio >= low) & (1 / ratio <= high)
-    return _Compared(rows, ratio, roofline(parts, chip) / rows.measured_s, np.asarray(inside), source)
+    held_out = fit.held_out.median if fit is not None and fit.held_out is not None else None
+    return _Compared(rows, ratio, roofline(parts, chip) / rows.measured_s, np.asarray(inside), source, held_out)
 
 
 def roofline(parts: Sequence[Part], chip: Chip) -> Array:
@@ -153,22 +162,43 @@ def _group(key: tuple[str, str, str, str], found: Sequence[_Compared]) -> Group:
         float(np.median(np.abs(np.concatenate([part.roofline for part in found]) - 1))),
         next(name for name in ("no", "prior", "chip") if name in sources),
         float(np.mean(np.concatenate([part.inside for part in found]))),
-        tuple(sorted({part.rows.kind for part in found})),
+        _weighted(found), tuple(sorted({part.rows.kind for part in found})),
     )  # fmt: skip
 
 
-def summary(groups: Sequence[Group]) -> dict[str, tuple[int, float, float, float, str]]:
-    """By kind of operation: groups, median over them of the median and of the 90th percentile, worst median and its group."""
+def _weighted(found: Sequence[_Compared]) -> float | None:
+    known = [(part.held_out, len(part.rows)) for part in found if part.held_out is not None]
+    return sum(error * rows for error, rows in known) / sum(rows for _, rows in known) if known else None
+
+
+@dataclass(frozen=True)
+class Family:
+    """Medians over the groups of one kind of operation."""
+
+    name: str
+    groups: int
+    median: float
+    p90: float
+    held_out: float | None
+    roofline: float
+    worst: Group
+
+
+def summary(groups: Sequence[Group]) -> list[Family]:
+    """What the groups of each kind of operation have in common."""
     found: dict[str, list[Group]] = {}
     for group in groups:
         found.setdefault(_family(group), []).append(group)
-    result = {}
+    result = []
     for name, members in found.items():
+        held_out = [group.held_out for group in members if group.held_out is not None]
+        median, p90, roofline = (
+            float(np.median([getattr(group, key) for group in members])) for key in ("median", "p90", "roofline_median")
+        )
         worst = max(members, key=lambda group: group.median)
-        result[name] = (
-            len(members), float(np.median([g.median for g in members])), float(np.median([g.p90 for g in members])),
-            worst.median, f"{worst.device} {worst.stack} {worst.dtype}",
-        )  # fmt: skip
+        result.append(
+            Family(name, len(members), median, p90, float(np.median(held_out)) if held_out else None, roofline, worst)
+        )
     return result
 
 

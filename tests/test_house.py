@@ -17,7 +17,7 @@ from hwmodel.spec.schema import SUFFIXES, Spec
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "hwmodel").rglob("*.py"))
-ROOMS = {"chips": "chip", "graphs": "model", "scenarios": "scenario"}
+ROOMS = {"chips": "chip", "graphs": "model", "scenarios": "scenario", "chips/calibrations": "calibration"}
 YAMLS = [path for room in ROOMS for path in sorted((ROOT / room).glob("*.yaml"))]
 
 
@@ -70,7 +70,9 @@ def test_suffixes_do_not_hide_one_another() -> None:
 @pytest.mark.parametrize("path", YAMLS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_yaml_points_at_its_schema_and_states_no_machine_path(path: Path) -> None:
     text = path.read_text()
-    assert text.startswith(f"# yaml-language-server: $schema=../schemas/{ROOMS[path.parent.name]}.json\n")
+    room = str(path.parent.relative_to(ROOT))
+    up = "../" * len(Path(room).parts)
+    assert text.startswith(f"# yaml-language-server: $schema={up}schemas/{ROOMS[room]}.json\n")
     assert isinstance(yaml.safe_load(text), dict)
     assert not re.search(r"(?<![\w.:/])/(work|tmp|root|home)/", text)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.text import Text
@@ -15,33 +17,63 @@ def accuracy(found: Validation) -> RenderableType:
     parts: list[RenderableType] = []
     if found.groups:
         parts += [_groups(found.groups), "", _summary(found.groups)]
-    parts += [Text(f"left out: {count:,} rows: {reason}", style="dim") for reason, count in found.skipped.items()]
-    if not found.groups:
-        parts.insert(0, "no rows to compare")
+    parts += _left_out(found)
     return Lines(*parts)
+
+
+def short(found: Validation, plain: Validation) -> RenderableType:
+    """The answer of ``hwmodel validate --summary``: one line per kind of operation, uncalibrated beside calibrated."""
+    beside = {family.name: family.median for family in summary(plain.groups)}
+    return Lines(_summary(found.groups, beside), *_left_out(found))
+
+
+def _left_out(found: Validation) -> list[RenderableType]:
+    lines: list[RenderableType] = [] if found.groups else ["no rows to compare"]
+    return lines + [Text(f"left out: {count:,} rows: {reason}", style="dim") for reason, count in found.skipped.items()]
 
 
 def _groups(groups: tuple[Group, ...]) -> RenderableType:
     rows = [
-        (g.op, g.device, g.stack, g.dtype, g.rows, _pct(g.q25), _pct(g.median), _pct(g.q75), _pct(g.p90), _signed(g.bias),
-         _pct(g.roofline_median), g.calibrated, _pct(g.inside_80))
+        (
+            f"{g.op} {g.device} {g.stack} {g.dtype}", g.rows, _pct(g.q25), _pct(g.median), _pct(g.q75), _pct(g.p90),
+            _signed(g.bias), "-" if g.held_out is None else _pct(g.held_out), _pct(g.roofline_median), g.calibrated,
+            _pct(g.inside_80),
+        )
         for g in groups
     ]  # fmt: skip
-    columns = ("op", "device", "stack", "dtype", "rows", "q25", "median", "q75", "p90", "bias", "roofline", "fit", "inside 80")
-    return table("error of the predicted time, |predicted / measured - 1|", columns, rows, 4)
+    columns = (
+        "op, device, stack, dtype",
+        "rows",
+        "q25",
+        "median",
+        "q75",
+        "p90",
+        "bias",
+        "held out",
+        "roofline",
+        "fit",
+        "inside",
+    )
+    return table("error of the predicted time, |predicted / measured - 1|, %", columns, rows)
 
 
-def _summary(groups: tuple[Group, ...]) -> RenderableType:
-    rows = [
-        (name, count, _pct(median), _pct(p90), _pct(worst), where)
-        for name, (count, median, p90, worst, where) in summary(groups).items()
-    ]
-    return table("medians over the groups", ("op", "groups", "median", "p90", "worst median", "worst group"), rows)
+def _summary(groups: tuple[Group, ...], beside: Mapping[str, float] | None = None) -> RenderableType:
+    rows = []
+    for f in summary(groups):
+        plain = () if beside is None else (_pct(beside[f.name]),)
+        held_out = "-" if f.held_out is None else _pct(f.held_out)
+        where = f"{f.worst.device} {f.worst.stack} {f.worst.dtype}"
+        rows.append(
+            (f.name, f.groups, _pct(f.median), _pct(f.p90), held_out, *plain, _pct(f.roofline), _pct(f.worst.median), where)
+        )
+    extra = () if beside is None else ("uncalibrated",)
+    columns = ("operation", "groups", "median", "p90", "held out", *extra, "roofline", "worst", "in")
+    return table("medians over the groups of the error of the predicted time, %", columns, rows)
 
 
 def _pct(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    return f"{100 * value:.1f}"
 
 
 def _signed(value: float) -> str:
-    return f"{100 * value:+.1f} %"
+    return f"{100 * value:+.1f}"

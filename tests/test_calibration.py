@@ -1,0 +1,283 @@
+"""Measured rows to calibrations: the grid, the correction, the fit of known parameters, few rows, bad files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwmodel.calibrate import calibrate, left_out, text_of
+from hwmodel.calibration import Calibration, Fit, calibration_of, corrections, load_calibration
+from hwmodel.gridfit import Lattice, Smoothness, growing
+from hwmodel.hardware import load_chip
+from hwmodel.kernels import columns as c
+from hwmodel.kernels.correction import FADE, N_AXES, correct
+from hwmodel.measured import Rows, read
+from hwmodel.operation import operation
+from hwmodel.replay import replay, times
+from hwmodel.routing import drawn_loads
+from hwmodel.run import run
+from hwmodel.scenario import load_scenario
+from hwmodel.spec import catalog
+from hwmodel.spec.errors import InputError
+from hwmodel.study import studies
+
+LATTICE = Lattice(((0.0, 1.0, 3.0, 4.0), (2.0, 5.0)))
+
+
+def fit(**changes: object) -> Fit:
+    plain = {
+        "op": "gemm",
+        "dtype": "bf16",
+        "launch": "5 us",
+        "compute": 0.8,
+        "memory": 0.7,
+        "sharpness": 2,
+        "low": 0.9,
+        "high": 1.2,
+    }
+    return Fit.model_validate({**plain, **changes})
+
+
+def gemms(device: str = "h100_sxm", count: int = 200, seed: int = 0, stack: str = "mine") -> Rows:
+    """Rows whose times are those of a known fit."""
+    rng = np.random.default_rng(seed)
+    sizes = {name: 2.0 ** rng.integers(low, 14, count).astype(float) for name, low in (("m", 0), ("n", 7), ("k", 7))}
+    rows = Rows("gemm", "gemm", device, stack, "bfloat16", (), "", sizes, np.ones(count), ("1",))
+    known = Calibration(chip=device, stack=stack, fits=(fit(),))
+    return replace(rows, measured_s=times(replay(rows, load_chip(device), known)))
+
+
+# --- the grid ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_smooth_function_is_found_again() -> None:
+    rng = np.random.default_rng(1)
+    points = rng.uniform([0, 2], [4, 5], (400, 2))
+    found = LATTICE.fit(points, 0.3 * points[:, 0] - 0.1 * points[:, 1], np.ones(400), Smoothness(0.01, 1e-6))
+    assert found == pytest.approx(0.3 * LATTICE.knots[:, 0] - 0.1 * LATTICE.knots[:, 1], abs=1e-3)
+
+
+def test_outliers_do_not_bend_the_grid() -> None:
+    rng = np.random.default_rng(2)
+    points = rng.uniform([0, 2], [4, 5], (400, 2))
+    values = np.where(rng.random(400) < 0.1, 3.0, 0.1)
+    assert np.abs(LATTICE.fit(points, values, np.ones(400), Smoothness(0.01, 1e-6)) - 0.1).max() < 0.05
+
+
+def test_without_points_a_grid_is_its_centre() -> None:
+    centre = np.arange(8.0)
+    far = LATTICE.fit(np.array([[0.0, 2.0]]), np.array([0.0]), np.array([1e-9]), Smoothness(1.0, 1.0), centre)
+    assert far == pytest.approx(centre, abs=1e-6)
+
+
+def test_nothing_is_smoothed_across_a_step() -> None:
+    stepped = Lattice(((0.0, 1.0, 2.0, 2.1, 3.0, 4.0),), ((3,),))
+    points = np.concatenate([np.linspace(0, 2, 50), np.linspace(2.1, 4, 50)])[:, None]
+    values = np.where(points[:, 0] > 2.05, 1.0, 0.0)
+    assert stepped.fit(points, values, np.ones(100), Smoothness(1.0, 1e-6)) == pytest.approx([0, 0, 0, 1, 1, 1], abs=0.01)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(-1, 1), min_size=8, max_size=8), st.floats(0, 1))
+def test_the_bent_grid_grows_along_every_axis_and_is_kept_where_it_grew(values: list[float], growth: float) -> None:
+    steps = [np.full(8, growth)] * 2
+    found = growing(np.array(values), LATTICE, steps)
+    for axis in range(2):
+        assert (np.diff(found.reshape(LATTICE.shape), axis=axis) + growth >= -1e-9).all()
+    assert growing(found, LATTICE, steps) == pytest.approx(found)
+
+
+# --- the correction ----------------------------------------------------------------------------------------------------
+
+
+def factor(size: float, knots: tuple[float, ...] = (0.0, 2.0, 4.0), permille: str = "0 100 300") -> float:
+    grid = corrections([fit(correction={"axes": {"m": list(knots)}, "permille": permille})])
+    device = np.zeros((1, 1, c.N_DEVICE))
+    device[0, 0, c.CORRECTION] = 1
+    out, features = np.ones((1, 1, c.N_OUT)), np.ones((1, 1, N_AXES))
+    features[0, 0, 0] = size
+    correct(features, np.zeros((1, c.N_WHERE), np.int64), device, grid.knots, grid.lengths, grid.starts, grid.values, out)
+    assert out[0, 0, c.TIME] == out[0, 0, c.MEMORY]
+    return float(np.log(out[0, 0, c.TIME]))
+
+
+def test_a_correction_is_linear_between_knots_held_before_and_fades_behind() -> None:
+    assert factor(2.0) == pytest.approx(0.05)
+    assert factor(8.0) == pytest.approx(0.2)
+    assert factor(0.01) == 0.0
+    assert factor(2.0 ** (4 + FADE)) == pytest.approx(0.15)
+    assert abs(factor(2.0**60)) < 1e-3
+
+
+def test_a_correction_in_four_axes_is_the_table_at_its_knots() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.integers(-300, 300, (2, 3, 2, 4))
+    axes = {"a": [0.0, 1.0], "b": [0.0, 1.0, 3.0], "c": [1.0, 2.0], "d": [0.0, 1.0, 2.0, 3.0]}
+    grid = corrections([fit(), fit(correction={"axes": axes, "permille": " ".join(map(str, values.ravel()))})])
+    device = np.zeros((1, 1, c.N_DEVICE))
+    device[0, 0, c.CORRECTION] = 2
+    for place in np.ndindex(*values.shape):
+        out, features = np.ones((1, 1, c.N_OUT)), np.ones((1, 1, N_AXES))
+        features[0, 0] = [2.0 ** list(axes.values())[axis][i] for axis, i in enumerate(place)]
+        correct(features, np.zeros((1, c.N_WHERE), np.int64), device, grid.knots, grid.lengths, grid.starts, grid.values, out)
+        assert np.log(out[0, 0, c.TIME]) == pytest.approx(values[place] / 1000, abs=1e-9)
+
+
+# --- the fit -----------------------------------------------------------------------------------------------------------
+
+
+def test_known_parameters_are_found_again() -> None:
+    chip = load_chip("h100_sxm")
+    found = calibrate("h100_sxm", "mine", [gemms()], {"h100_sxm": chip}, "2026-11-30").fits[0]
+    assert found.launch_s == pytest.approx(5e-6, rel=0.1)
+    assert found.memory == pytest.approx(0.7, rel=0.1)
+    assert found.held_out is not None
+    assert found.held_out.median < 0.02
+    assert found.held_out.p90 < 0.06
+
+
+def test_a_fit_is_the_same_every_time() -> None:
+    chips = {"h100_sxm": load_chip("h100_sxm")}
+    once, again = (text_of(calibrate("h100_sxm", "mine", [gemms(count=80)], chips, "2026-11-30")) for _ in range(2))
+    assert once == again
+
+
+def test_a_written_calibration_reads_as_it_was(tmp_path: Path) -> None:
+    made = calibrate("h100_sxm", "mine", [gemms(count=80)], {"h100_sxm": load_chip("h100_sxm")}, "2026-11-30")
+    path = tmp_path / "x.yaml"
+    path.write_text(text_of(made))
+    read_back = load_calibration(str(path))
+    assert read_back.fits[0].correction == made.fits[0].correction
+    assert read_back.fits[0].launch_s == pytest.approx(made.fits[0].launch_s, rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [5, 12, 20])
+def test_few_rows_are_sensible_and_say_so(count: int) -> None:
+    """A chip 20 % slower than another: few rows find it, and shapes they did not hold are not far off."""
+    chip, many = load_chip("h100_sxm"), gemms(count=300, seed=9)
+    slow = replace(gemms(count=count, seed=3), measured_s=gemms(count=count, seed=3).measured_s * 1.2)
+    made = calibrate("h100_sxm", "mine", [slow], {"h100_sxm": chip}, "2026-11-30")
+    assert f"only {count} rows" in made.fits[0].doubt
+    errors = np.abs(times(replay(many, chip, made)) / (1.2 * many.measured_s) - 1)
+    assert np.median(errors) < 0.2
+    assert made.fits[0].low < 0.97
+    assert made.fits[0].high > 1.03
+
+
+def test_rows_of_another_chip_are_not_ours() -> None:
+    with pytest.raises(InputError, match="no measured rows of h100_sxm under theirs"):
+        calibrate("h100_sxm", "theirs", [gemms()], {"h100_sxm": load_chip("h100_sxm")})
+
+
+@given(st.integers(8, 300), st.integers(1, 8), st.integers(1, 10_000), st.floats(0.1, 2.0))
+def test_drawn_loads_are_whole_and_bounded(experts: int, topk: int, tokens: int, a: float) -> None:
+    loads = drawn_loads(experts, topk, tokens, a)
+    assert loads.sum() == pytest.approx(tokens * topk, rel=1e-3)
+    assert loads.max() <= tokens * (1 + 1e-9)
+    assert (np.diff(loads) >= -1e-9).all()
+
+
+# --- files and answers -------------------------------------------------------------------------------------------------
+
+SHIPPED = catalog.names("chips/calibrations")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_calibrations_are_whole(name: str) -> None:
+    found = load_calibration(name)
+    assert f"{found.chip}.{found.stack}" == name
+    assert found.date
+    assert found.data
+    keys = [item.key for item in found.fits]
+    assert len(keys) == len(set(keys))
+    for item in found.fits:
+        assert item.low < 1 < item.high
+        assert found.prior or item.held_out is not None
+
+
+def test_a_stack_changes_times_and_their_range_and_ideal_does_not_know_it() -> None:
+    plain = run(load_scenario("h100_llama_70b_decode"))
+    calibrated = run(load_scenario("h100_llama_70b_decode", ["cluster.pools.gpu.stack=vllm"]))
+    assert calibrated.step.time_s != plain.step.time_s
+    assert calibrated.step.time_low_s < calibrated.step.time_s < calibrated.step.time_high_s
+    assert any("calibrated: gpu as h100_sxm.vllm" in text for text in calibrated.assumptions)
+    assert any("calibration" in item["input"] for item in calibrated.estimated_inputs)
+    ideal = [run(load_scenario("h100_llama_70b_decode", extra), ideal=True) for extra in ([], ["cluster.pools.gpu.stack=vllm"])]
+    assert ideal[0].step.time_s == ideal[1].step.time_s
+
+
+def test_uncalibrated_is_a_stack() -> None:
+    plain = run(load_scenario("h100_llama_70b_decode"))
+    named = run(load_scenario("h100_llama_70b_decode", ["cluster.pools.gpu.stack=uncalibrated"]))
+    assert named.step.time_s == plain.step.time_s
+    assert not named.warnings
+
+
+def test_a_chip_without_measurements_takes_what_its_kind_has_in_common() -> None:
+    found = calibration_of("rubin", "gpu", "vllm")
+    assert found is not None
+    assert found.prior
+    assert calibration_of("groq3_lpu", "sram_dataflow", "vllm") is None
+    op = operation("gemm", load_chip("rubin"), "bf16", {"m": 64, "n": 8192, "k": 8192}, calibration=found)
+    assert op.low_s < op.time_s < op.high_s
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"axes": {"m": [0, 2, 1]}, "permille": "1 2 3"}, "knots must ascend"),
+        ({"axes": {"m": [0, 2, 3]}, "permille": "1 2"}, "expected 3 numbers"),
+        ({"axes": {"m": [0, 2, 3]}, "permille": "1 2 x"}, "expected whole numbers"),
+    ],
+)
+def test_a_broken_calibration_is_located(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    import json
+
+    plain = json.loads(fit().model_dump_json(by_alias=True, exclude_defaults=True))
+    path = tmp_path / "bad.yaml"
+    path.write_text(json.dumps({"chip": "x", "stack": "y", "fits": [{**plain, "correction": change}]}, indent=1))
+    with pytest.raises(InputError, match=words) as error:
+        load_calibration(str(path))
+    assert error.value.problems[0].line
+
+
+def test_broken_tables_are_located(tmp_path: Path) -> None:
+    (tmp_path / "gemm.csv").write_text(
+        "device,backend,version,kernel,dtype,m,n,k,latency_us\nh100_sxm,v,1,k,bfloat16,1,x,3,5\n"
+    )
+    with pytest.raises(InputError, match="expected a number") as error:
+        read(tmp_path)
+    assert "gemm.csv:2" in str(error.value.problems[0])
+    with pytest.raises(InputError, match="holds none of the known tables"):
+        read(tmp_path / "..", ["nothing"]) if not list((tmp_path / "..").glob("gemm.csv")) else read(tmp_path.parent)
+
+
+# --- chips that were left out --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("kind", ["gemm", "mla_decode"])
+def test_the_interval_of_a_left_out_chip_holds(kind: str, shared: Path) -> None:
+    """Leave one device out: 70 to 92 % of its rows lie in the 80 % interval that the other devices give."""
+    from hwmodel.calibrate import known_chips
+    from hwmodel.measured import form_of
+
+    groups = read(shared / "measured", [kind])
+    study = studies(groups, known_chips(groups))[kind]
+    inside: list[float] = []
+    for device in sorted({sample.rows.device for sample in study.samples}):
+        rest = study.without(device)
+        for rows in (sample.rows for sample in study.samples if sample.rows.device == device):
+            form = form_of(rows)
+            others = sorted({s.rows.device for s in rest.samples if form_of(s.rows) == form})
+            logs = np.concatenate([np.log(left_out(rest, rows.stack, form, other)) for other in others] or [np.zeros(0)])
+            ratio = left_out(study, rows.stack, form, device)
+            if len(logs) and len(ratio):
+                low, high = np.quantile(-logs, [0.1, 0.9])
+                inside.append(float(np.mean((-np.log(ratio) >= low) & (-np.log(ratio) <= high))))
+    assert 0.70 <= np.mean(inside) <= 0.92
