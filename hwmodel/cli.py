@@ -359,7 +359,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @cli.command("schema")
-@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "calibration"]))
+@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "calibration", "stack"]))
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     from hwmodel.schemas import schema

@@ -17,7 +17,11 @@ from hwmodel.terminal import json_out, listen, say, show, text_out
 @click.option("--date", default="", help="Date to write; today when absent.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write (a folder for 'all'); printed when absent.")
 def calibrate_command(chip: str, stack: str, measured: Path, data: str, date: str, out: Path | None) -> None:
-    """Fit CHIP under one software stack to measured rows; 'all' writes every chip, stack and prior of the tables."""
+    """Fit CHIP under one software stack to measured rows.
+
+    'all' writes every chip, stack and prior of the tables; 'stacks' fits what surrounds the ops of a served step to
+    end-to-end rows.
+    """
     from hwmodel.calibrate import calibrate, calibrate_all, known_chips, text_of
     from hwmodel.measured import read
 
@@ -27,6 +31,9 @@ def calibrate_command(chip: str, stack: str, measured: Path, data: str, date: st
             raise click.UsageError("'all' writes a file per chip and stack: give a folder with --out")
         for path in calibrate_all(measured, out, date, data):
             say(f"wrote {path}")
+        return
+    if chip == "stacks":
+        _fit_stacks(measured, out, date, data)
         return
     if not stack:
         raise click.UsageError("name the software stack of the rows with --stack")
@@ -41,6 +48,25 @@ def calibrate_command(chip: str, stack: str, measured: Path, data: str, date: st
     else:
         out.write_text(text_of(found), encoding="utf-8")
         say(f"wrote {out}")
+
+
+def _fit_stacks(measured: Path, out: Path | None, date: str, data: str) -> None:
+    from hwmodel.report.accuracy import served
+    from hwmodel.served.compare import fit_stacks
+    from hwmodel.spec.write import to_yaml
+
+    found = fit_stacks(measured, date, data)
+    for stack in found.stacks:
+        header = "yaml-language-server: $schema=../schemas/stack.json\nwritten by `hwmodel calibrate stacks`"
+        text = to_yaml(stack.model_dump(mode="json", by_alias=True, exclude_defaults=True), header)
+        if out is None:
+            text_out(text)
+        else:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / f"{stack.stack}.yaml").write_text(text, encoding="utf-8")
+            say(f"wrote {out / f'{stack.stack}.yaml'}")
+    say("errors on configurations that were held out:")
+    show(served(found.held_out))
 
 
 @click.command("validate")

@@ -15,14 +15,15 @@ from hwmodel.hardware import Chip
 from hwmodel.model.schema import model_schema
 from hwmodel.partition import Strategy
 from hwmodel.scenario import ScenarioSpec
+from hwmodel.served.stack import Stack
 from hwmodel.spec.schema import yaml_key
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The schema of ``chip``, ``model``, ``scenario`` or ``calibration`` files."""
-    found = {"chip": _chip, "model": model_schema, "scenario": _scenario, "calibration": _calibration}[kind]()
+    """The schema of ``chip``, ``model``, ``scenario``, ``calibration`` or ``stack`` files."""
+    found = {"chip": _chip, "model": model_schema, "scenario": _scenario, "calibration": _calibration, "stack": _stack}[kind]()
     return {"$schema": DRAFT, **found, "title": f"hwmodel {kind}"}
 
 
@@ -37,6 +38,10 @@ def _chip() -> dict[str, Any]:
 
 def _calibration() -> dict[str, Any]:
     return described(Calibration)
+
+
+def _stack() -> dict[str, Any]:
+    return described(Stack)
 
 
 def _relaxed(found: dict[str, Any]) -> dict[str, Any]:

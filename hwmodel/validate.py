@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from hwmodel.calibration import calibration_of
 from hwmodel.hardware import Chip, load_chip
 from hwmodel.kernels import columns as c
-from hwmodel.measured import Rows, form_of, read
+from hwmodel.measured import FILES, Rows, form_of, read
 from hwmodel.replay import Part, replay, times
+from hwmodel.served.compare import EndToEnd, end_to_end
 from hwmodel.spec import catalog
 from hwmodel.spec.errors import InputError
 from hwmodel.uncertainty import chip_band
@@ -62,12 +63,17 @@ class Validation:
     """Everything that was compared, and what could not be."""
 
     groups: tuple[Group, ...]
+    e2e: tuple[EndToEnd, ...]
     skipped: Mapping[str, int]
-    """Rows left out, by reason."""
+    """Rows of operations left out, by reason."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {"groups": [group.to_dict() for group in self.groups], "e2e": [], "skipped": dict(self.skipped)}
+        return {
+            "groups": [group.to_dict() for group in self.groups],
+            "e2e": [item.to_dict() for item in self.e2e],
+            "skipped": dict(self.skipped),
+        }
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def validate(
     skipped: dict[str, int] = {}
     parts: dict[tuple[str, str, str, str], list[_Compared]] = {}
     known = set(catalog.names("chips"))
-    for rows in read(folder, ops):
+    for rows in read(folder, ops) if any((folder / f"{name}.csv").is_file() for name in FILES) and [*ops] != ["e2e"] else []:
         if device and rows.device != device:
             continue
         if rows.device not in known:
@@ -117,7 +123,8 @@ def validate(
             skipped[reason] = skipped.get(reason, 0) + len(rows)
             continue
         parts.setdefault((rows.op, rows.device, rows.stack, rows.dtype), []).append(found)
-    return Validation(tuple(_group(key, found) for key, found in parts.items()), skipped)
+    e2e = end_to_end(folder, device=device, calibrated=calibrated) if not ops or "e2e" in ops else []
+    return Validation(tuple(_group(key, found) for key, found in parts.items()), tuple(e2e), skipped)
 
 
 def _compare(rows: Rows, chip: Chip, calibrated: bool, bands: bool) -> _Compared:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.text import Text
 
 from hwmodel.report.tables import table
+from hwmodel.served.compare import MANY, EndToEnd
+from hwmodel.served.compare import summary as summary_of_served
 from hwmodel.validate import Group, Validation, summary
 
 
@@ -17,6 +19,8 @@ def accuracy(found: Validation) -> RenderableType:
     parts: list[RenderableType] = []
     if found.groups:
         parts += [_groups(found.groups), "", _summary(found.groups)]
+    if found.e2e:
+        parts += ["", served(found.e2e)]
     parts += _left_out(found)
     return Lines(*parts)
 
@@ -27,8 +31,31 @@ def short(found: Validation, plain: Validation) -> RenderableType:
     return Lines(_summary(found.groups, beside), *_left_out(found))
 
 
+def served(found: Sequence[EndToEnd]) -> RenderableType:
+    """Errors end to end, and their medians over the groups."""
+    rows = [
+        (
+            f"{g.model} {g.device} {g.stack} {g.precision or '-'} {g.mode}", g.rows, _pct(g.tpot_median), _pct(g.tpot_p90),
+            _signed(g.tpot_bias), _pct(g.ttft_median), _pct(g.ttft_p90), _signed(g.ttft_bias),
+        )
+        for g in found if g.rows
+    ]  # fmt: skip
+    columns = ("model, device, stack, precision, mode", "rows", "TPOT", "p90", "bias", "TTFT", "p90", "bias")
+    reasons: dict[str, int] = {}
+    for g in found:
+        for reason, count in g.skipped.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    lines = [Text(f"left out: {count:,} rows: {reason}", style="dim") for reason, count in reasons.items()]
+    medians = [
+        Text(f"{name}: {count} groups of {MANY} rows or more: TPOT median {_pct(tpot)} %, worst {_pct(worst)} %; "
+             f"TTFT median {_pct(ttft)} %, worst {_pct(most)} %")
+        for name, (count, tpot, worst, ttft, most) in summary_of_served(found).items()
+    ]  # fmt: skip
+    return Lines(table("error end to end, %", columns, rows), *medians, *lines)
+
+
 def _left_out(found: Validation) -> list[RenderableType]:
-    lines: list[RenderableType] = [] if found.groups else ["no rows to compare"]
+    lines: list[RenderableType] = [] if found.groups or found.e2e else ["no rows to compare"]
     return lines + [Text(f"left out: {count:,} rows: {reason}", style="dim") for reason, count in found.skipped.items()]
 
 
