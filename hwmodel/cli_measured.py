@@ -80,9 +80,11 @@ def validate_command(
     measured: Path | None, device: str, ops: tuple[str, ...], summary: bool, uncalibrated: bool, as_json: bool
 ) -> None:
     """Compare the model with measured rows, operation by operation and end to end."""
+    from hwmodel.measured import FILES
     from hwmodel.validate import validate
 
     listen()
+    ops = ops or (tuple(FILES) if summary else ())  # served rows have no one line: the summary is of operations
     found = validate(measured, device=device, ops=ops, calibrated=not uncalibrated)
     if as_json:
         json_out(found.to_dict())

@@ -139,9 +139,24 @@ def fit_stacks(folder: Path, date: str, data: str) -> StackFits:
     table = next(tables(folder), None)
     if table is None or table.load is None:
         raise InputError(f"{folder}: holds no served rows ({', '.join(f'{name}.csv' for name in TABLES)})")
-    names = sorted({row.group[2] for row in table.rows})
-    made = [fit_stack(name, table.rows, table.load, fitted_rows(table.rows, name), date=date, data=data) for name in names]
-    return StackFits(tuple(made), tuple(groups(table, *held_out(table.rows, table.load))))
+    unseen = groups(table, *held_out(table.rows, table.load))
+    made = []
+    for name in sorted({row.group[2] for row in table.rows}):
+        said = {"date": date, "data": data, "note": _note([item for item in unseen if item.stack == name])}
+        made.append(fit_stack(name, table.rows, table.load, fitted_rows(table.rows, name), **said))
+    return StackFits(tuple(made), tuple(unseen))
+
+
+def _note(found: Sequence[EndToEnd]) -> str:
+    """What a stack's file says of its errors."""
+    known = summary(found).get("agg")
+    if known is None:
+        return "too few rows to say how wrong it is"
+    count, tpot, worst, ttft, most = known
+    return (
+        f"configurations held out, {count} groups: TPOT median {tpot:.1%}, worst {worst:.1%}; TTFT median {ttft:.1%}, "
+        f"worst {most:.1%}"
+    )
 
 
 MANY = 20
