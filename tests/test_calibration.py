@@ -182,6 +182,25 @@ def test_drawn_loads_are_whole_and_bounded(experts: int, topk: int, tokens: int,
     assert (np.diff(loads) >= -1e-9).all()
 
 
+@pytest.mark.parametrize("stack", ["trtllm", "vllm", "sglang"])
+@pytest.mark.parametrize("device", ["h100_sxm", "b200_sxm", "l40s"])
+def test_more_work_takes_longer_but_for_the_steps_of_tiles_and_caches(device: str, stack: str) -> None:
+    """Twice the rows, columns or inner length of a product: never much quicker, and mostly slower."""
+    found = calibration_of(device, "gpu", stack)
+    assert found is not None
+    rng = np.random.default_rng(0)
+    sizes = {name: np.round(2.0 ** rng.uniform(low, 13, 300)) for name, low in (("m", 0), ("n", 6), ("k", 6))}
+    for item in (item for item in found.fits if item.op == "gemm"):
+        dtype = {"bf16": "bfloat16"}.get(item.dtype, item.dtype)
+        rows = Rows("gemm", "gemm", device, stack, dtype, (), "", sizes, np.ones(300), ())
+        base = times(replay(rows, load_chip(device), found))
+        for name, column in sizes.items():
+            twice = replace(rows, columns={**sizes, name: 2 * column})
+            ratio = times(replay(twice, load_chip(device), found)) / base
+            assert np.quantile(ratio, 0.01) > 0.88
+            assert np.median(ratio) > 1
+
+
 # --- files and answers -------------------------------------------------------------------------------------------------
 
 SHIPPED = catalog.names("chips/calibrations")

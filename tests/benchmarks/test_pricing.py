@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,30 @@ def test_price_many_points(name: str, benchmark: Any) -> None:
     assert out.shape[:2] == (1000, len(table.ops))
     if benchmark.stats:
         benchmark.extra_info["points_per_s"] = 1000 / benchmark.stats["mean"]
+
+
+def test_calibration_costs_at_most_as_much_as_the_kernels_themselves() -> None:
+    """Pricing with measured corrections takes at most twice the time without (half as much again on a busy machine)."""
+    times: dict[str, list[float]] = {"uncalibrated": [], "vllm": []}
+    cases = {}
+    for stack in times:
+        scenario = load_scenario("h100_llama_70b_decode", [f"cluster.pools.gpu.stack={stack}"])
+        graph = place(scenario)
+        table = pack(graph, scenario.cluster, scenario.workload.routing)
+        rows = [
+            points(table, graph.symbols(scenario.workload.model_copy(update={"batch": 1 + i % 500}).symbols()))
+            for i in range(1000)
+        ]
+        cases[stack] = (table, np.concatenate(rows), device_array(table, scenario.cluster))
+        price(*cases[stack])
+    for _ in range(25):  # in turn, so that a slow moment meets both
+        for stack, case in cases.items():
+            start = time.perf_counter()
+            price(*case)
+            times[stack].append(time.perf_counter() - start)
+    ratio = float(np.median(times["vllm"]) / np.median(times["uncalibrated"]))
+    print(f"calibrated / uncalibrated: {ratio:.2f}")
+    assert ratio <= (2.0 if os.environ.get("HWMODEL_STRICT_TIMING") else 3.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
