@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from hwmodel.calibration import calibration_of
 from hwmodel.hardware import Chip, load_chip
 from hwmodel.kernels import columns as c
-from hwmodel.measured import FILES, Rows, form_of, read
+from hwmodel.measured import FILES, KINDS_IN, Rows, form_of, read
 from hwmodel.replay import Part, replay, times
-from hwmodel.served.compare import EndToEnd, end_to_end
+from hwmodel.served.compare import TABLES, EndToEnd, end_to_end
 from hwmodel.spec import catalog
-from hwmodel.spec.errors import InputError
+from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 from hwmodel.uncertainty import chip_band
 
 Array = NDArray[np.float64]
@@ -106,10 +106,12 @@ def validate(
         When the folder holds no known table or unreadable rows.
     """
     folder = folder or catalog.shipped("measured")
+    _check(folder, ops)
+    kernels = [*ops] != ["e2e"] and any((folder / f"{name}.csv").is_file() for name in FILES)
     skipped: dict[str, int] = {}
     parts: dict[tuple[str, str, str, str], list[_Compared]] = {}
     known = set(catalog.names("chips"))
-    for rows in read(folder, ops) if any((folder / f"{name}.csv").is_file() for name in FILES) and [*ops] != ["e2e"] else []:
+    for rows in read(folder, ops) if kernels else []:
         if device and rows.device != device:
             continue
         if rows.device not in known:
@@ -125,6 +127,19 @@ def validate(
         parts.setdefault((rows.op, rows.device, rows.stack, rows.dtype), []).append(found)
     e2e = end_to_end(folder, device=device, calibrated=calibrated) if not ops or "e2e" in ops else []
     return Validation(tuple(_group(key, found) for key, found in parts.items()), tuple(e2e), skipped)
+
+
+def _check(folder: Path, ops: Sequence[str]) -> None:
+    """A folder without any known table and words that name nothing are mistakes, not empty answers."""
+    known = ("e2e", *FILES, *dict.fromkeys(name for names in KINDS_IN.values() for name in names))
+    problems = [Problem(f"--op {shortened(op)}: no such operation{did_you_mean(op, known)}") for op in ops if op not in known]
+    tables = [f"{name}.csv" for name in (*FILES, *TABLES)]
+    if not folder.is_dir():
+        problems.append(Problem("no such folder of measured rows", file=str(folder)))
+    elif not any((folder / name).is_file() for name in tables):
+        problems.append(Problem(f"holds none of the known tables: {', '.join(tables)}", file=str(folder)))
+    if problems:
+        raise InputError(problems)
 
 
 def _compare(rows: Rows, chip: Chip, calibrated: bool, bands: bool) -> _Compared:

@@ -149,6 +149,22 @@ def test_validate_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> Non
                                       "ttft_median", "ttft_p90", "skipped"}  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--op", "gem"], "did you mean 'gemm'"),
+        (["--measured", "nowhere"], "no such folder"),
+        (["--measured", "."], "holds none of the known tables"),
+    ],
+)
+def test_validate_says_what_is_wrong(options: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hwmodel.cli import cli
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=words):
+        cli.main(["validate", *options], standalone_mode=False)
+
+
 def test_calibrate_few_rows_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from hwmodel.cli import cli
 
