@@ -31,6 +31,8 @@ RUNS: dict[str, dict[str, str]] = {
 themselves for large buffers."""
 BAND = 0.8
 """Share of measured times that an interval shall hold."""
+UNKNOWN = 0.6
+"""Half width of a band, as a natural logarithm, where nothing says how wrong a prediction is."""
 PRIOR_ROWS = 20
 """Rows that the band of a prior counts for, beside a group's own."""
 
@@ -113,16 +115,18 @@ def fit_of(study: Study, index: int) -> Fit:
     sample = study.samples[index]
     solved = study.solve(index)
     ratio = study.held_out(index)
-    seen = ratio > 0
+    seen = ratio > 0  # a handful of rows may all stand in one fold
     errors = np.abs(ratio[seen] - 1)
     low, high = _band(1 / ratio[seen], _known(sample) if len(sample.rows) < 2 * FEW else None)
-    return Fit.model_validate({
-        **_described(solved.theta, sample, study, solved.grid),
-        "low": low, "high": high, "rows": len(sample.rows),
-        "held_out": {
+    held_out = None
+    if seen.any():
+        held_out = {
             "median": _round(np.median(errors)), "p90": _round(np.quantile(errors, 0.9)),
             "bias": _round(np.median(ratio[seen] - 1)), "folds": _folds(errors, sample.fold[seen]),
-        },
+        }  # fmt: skip
+    return Fit.model_validate({
+        **_described(solved.theta, sample, study, solved.grid),
+        "low": low, "high": high, "rows": len(sample.rows), "held_out": held_out,
         "domain": {key: [float(v.min()), float(v.max())] for key, v in sample.rows.columns.items() if v.dtype.kind == "f"},
         "doubt": _doubt(sample, errors),
     })  # fmt: skip
@@ -150,7 +154,7 @@ def correction_of(study: Study, grid: Array) -> dict[str, Any]:
 
 def _band(ratios: Array, prior: Fit | None) -> tuple[float, float]:
     """Factors on the prediction that hold 80 % of the measured times; few rows are mixed with the band of the prior."""
-    low, high = np.quantile(np.log(ratios), [(1 - BAND) / 2, (1 + BAND) / 2])
+    low, high = np.quantile(np.log(ratios), [(1 - BAND) / 2, (1 + BAND) / 2]) if len(ratios) else (-UNKNOWN, UNKNOWN)
     if prior is not None:
         own = len(ratios) / (len(ratios) + PRIOR_ROWS)
         low, high = (own * mine + (1 - own) * np.log(theirs) for mine, theirs in ((low, prior.low), (high, prior.high)))
@@ -165,7 +169,7 @@ def _doubt(sample: Sample, errors: Array) -> str:
     rows = len(sample.rows)
     if rows < FEW:
         return f"only {rows} rows: outside their sizes this is what other chips do, shifted to them"
-    if np.median(errors) > 0.15:
+    if len(errors) and np.median(errors) > 0.15:
         return f"half of the held-out rows are off by more than {np.median(errors):.0%}"
     return ""
 
@@ -201,7 +205,7 @@ def _prior_fit(study: Study, kind: str, stack: str, form: str) -> Fit | None:
     thetas = np.array([study.theta(index, -1) for index in chosen])
     devices = sorted({study.samples[index].rows.device for index in chosen})
     logs = np.concatenate([np.log(left_out(study, stack, form, device)) for device in devices]) if len(devices) > 1 else None
-    low, high = (-0.6, 0.6) if logs is None else np.quantile(-logs, [(1 - BAND) / 2, (1 + BAND) / 2])
+    low, high = (-UNKNOWN, UNKNOWN) if logs is None else np.quantile(-logs, [(1 - BAND) / 2, (1 + BAND) / 2])
     middle, pool = thetas.mean(axis=0), study.pool(-1)
     spread = np.maximum(thetas.std(axis=0), 0.1) if len(chosen) > 1 else np.full(4, 0.4)
     sample = study.samples[chosen[0]]

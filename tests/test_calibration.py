@@ -156,6 +156,15 @@ def test_a_written_calibration_reads_as_it_was(tmp_path: Path) -> None:
     assert read_back.fits[0].launch_s == pytest.approx(made.fits[0].launch_s, rel=1e-3)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_row_or_two_are_a_fit_with_a_wide_band(count: int) -> None:
+    rows = gemms(count=count, seed=5)
+    made = calibrate("h100_sxm", "mine", [rows], {"h100_sxm": load_chip("h100_sxm")}, "2026-11-30").fits[0]
+    assert f"only {count} rows" in made.doubt
+    assert made.low < 0.95
+    assert made.high > 1.05
+
+
 @pytest.mark.parametrize("count", [5, 12, 20])
 def test_few_rows_are_sensible_and_say_so(count: int) -> None:
     """A chip 20 % slower than another: few rows find it, and shapes they did not hold are not far off."""
