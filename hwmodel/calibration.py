@@ -171,6 +171,8 @@ def doubt_of(chip: str, stack: str, found: Calibration | None) -> str:
     hint = "" if stack in known else did_you_mean(stack, known)
     if found is None:
         return f"no calibration of {chip} for stack '{stack}' is known{hint}; the chip's stated efficiencies are used"
+    if found.chip in catalog.names("chips"):
+        return f"{chip} was not measured under stack '{stack}'; {found.chip}, which is much like it, stands in"
     under = "" if found.stack == "any" else f" under {found.stack}"
     return f"{chip} was not measured under stack '{stack}'{hint}; what {found.chip} chips have in common{under} is used"
 

@@ -326,8 +326,9 @@ def op_command(
     kind: str, shape: tuple[str, ...], chip: str, stack: str, dtype: str, ideal: bool, cold: bool, as_json: bool
 ) -> None:
     """Price one operation of KIND on one chip, with its formula and its terms."""
-    from hwmodel.calibration import calibration_of, doubt_of
+    from hwmodel.calibration import doubt_of
     from hwmodel.hardware import load_chip
+    from hwmodel.likeness import calibration_for
     from hwmodel.operation import operation
 
     listen()
@@ -337,7 +338,7 @@ def op_command(
         twice = next(key for index, key in enumerate(keys) if key in keys[:index])
         raise click.UsageError(f"{twice}= is given twice")
     found_chip = load_chip(chip)
-    calibration = calibration_of(found_chip.name, found_chip.kind, stack)
+    calibration = calibration_for(found_chip, stack)
     if doubt := doubt_of(found_chip.name, stack, calibration):
         say(f"warning: {doubt}")
     found = operation(kind, found_chip, dtype, dict(pairs), calibration=calibration, warm=not cold, ideal=ideal)

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from hwmodel.calibration import calibration_of
 from hwmodel.consistency import wrong_plan, wrong_wires
 from hwmodel.hardware import Chip, Cluster, Pool, Wire, chip_from, load_chip, unfit, with_number
+from hwmodel.likeness import calibration_for
 from hwmodel.lower.decoder import Formats
 from hwmodel.model.architecture import Model
 from hwmodel.model.block import Count, Size
@@ -358,7 +358,7 @@ def _pool(name: str, spec: PoolSpec, document: Document) -> Pool:
         problems.append(document.problem((*at, "memory_reserve"), "must be a share of the memory, less than 100 %"))
     if problems or chip is None:
         raise InputError(problems)
-    calibration = _try(problems, calibration_of, chip.name, chip.kind, spec.stack)
+    calibration = _try(problems, calibration_for, chip, spec.stack)
     if problems:
         raise InputError(problems)
     return Pool(name, chip, spec.count, reserve, spec.stack, calibration)

@@ -20,6 +20,7 @@ from hwmodel.calibration import Fit
 from hwmodel.features import GRIDS, Grid
 from hwmodel.gridfit import Smoothness
 from hwmodel.hardware import Chip
+from hwmodel.likeness import alike
 from hwmodel.measured import Rows, form_of
 from hwmodel.monotone import sensible
 from hwmodel.sample import PARAMETERS, Sample, part_times, physics_of, sample_of, theta_of
@@ -27,20 +28,8 @@ from hwmodel.sample import PARAMETERS, Sample, part_times, physics_of, sample_of
 Array = NDArray[np.float64]
 SIBLING = 0.5
 """Weight of a row of a chip with the very same numbers."""
-ALIKE = 0.35
-"""Natural logarithm of the ratio of peak, bandwidth or cores at which a chip is no longer alike."""
 CLIP = 1.5
 """Largest correction, as a natural logarithm."""
-
-
-def alike(one: Chip, other: Chip) -> float:
-    """How much a row of another chip says of this one: 1 for equal peak, bandwidth and cores, fading with their ratios."""
-    numbers = [
-        np.log([chip.peaks.by_dtype().get("bf16", 1.0), chip.main.bandwidth_bytes_per_s, float(chip.execution.cores)])
-        for chip in (one, other)
-    ]
-    distance = ((numbers[0] - numbers[1]) ** 2 * np.array([1.0, 0.5, 1.0])).sum()
-    return float(np.exp(-distance / (2 * ALIKE**2)))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.calibration import calibration_of
 from hwmodel.hardware import Chip, load_chip
 from hwmodel.kernels import columns as c
+from hwmodel.likeness import calibration_for
 from hwmodel.measured import FILES, KINDS_IN, Rows, form_of, read
 from hwmodel.replay import Part, replay, times
 from hwmodel.served.compare import TABLES, EndToEnd, end_to_end
@@ -143,7 +143,7 @@ def _check(folder: Path, ops: Sequence[str]) -> None:
 
 
 def _compare(rows: Rows, chip: Chip, calibrated: bool, bands: bool) -> _Compared:
-    calibration = calibration_of(chip.name, chip.kind, rows.stack) if calibrated else None
+    calibration = calibration_for(chip, rows.stack) if calibrated else None
     fit = calibration.find(rows.kind, form_of(rows)) if calibration else None
     source = "no" if calibration is None or fit is None else "prior" if calibration.prior else "chip"
     parts = replay(rows, chip, calibration)

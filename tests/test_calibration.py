@@ -16,7 +16,8 @@ from hwmodel.gridfit import Lattice, Smoothness, growing
 from hwmodel.hardware import load_chip
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.correction import FADE, N_AXES, correct
-from hwmodel.measured import Rows, read
+from hwmodel.likeness import WIDER, alike, calibration_for
+from hwmodel.measured import Rows, form_of, read
 from hwmodel.operation import operation
 from hwmodel.replay import replay, times
 from hwmodel.routing import drawn_loads
@@ -255,6 +256,42 @@ def test_a_chip_without_measurements_takes_what_its_kind_has_in_common() -> None
     assert op.low_s < op.time_s < op.high_s
 
 
+def test_a_chip_much_like_a_measured_one_takes_its_measurements() -> None:
+    chip, measured = load_chip("b300_sxm"), load_chip("b200_sxm")
+    assert alike(chip, chip) == 1
+    assert alike(chip, measured) > 0.9
+    assert alike(chip, load_chip("l40s")) < 0.05
+    found, own = calibration_for(chip, "trtllm"), calibration_for(measured, "trtllm")
+    assert found is not None
+    assert own is not None
+    assert found.prior
+    assert not own.prior
+    for lent, fit_ in zip(found.fits, own.fits, strict=True):
+        assert lent.compute == fit_.compute
+        assert lent.low < fit_.low < 1 < fit_.high < lent.high
+        assert "measured on b200_sxm" in lent.doubt
+    assert calibration_for(chip, "uncalibrated") is None
+    unlike = calibration_for(load_chip("rtx4090"), "vllm")
+    assert unlike is not None
+    assert unlike.chip == "gpu"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("device", "lender"), [("h200_sxm", "h100_sxm"), ("gb200", "b200_sxm")])
+def test_what_a_like_chip_lends_holds(device: str, lender: str, shared: Path) -> None:
+    """Rows of one chip by the calibration of its like: as near, and as often inside the band, as a chip that was left out."""
+    inside, errors = [], []
+    for rows in read(shared / "measured", ["gemm", "mla_decode"]):
+        found = load_calibration(f"{lender}.{rows.stack}") if rows.device == device else None
+        item = found.find(rows.kind, form_of(rows)) if found else None
+        if found is not None and item is not None:
+            ratio = rows.measured_s / times(replay(rows, load_chip(device), found))
+            errors.append(np.median(np.abs(1 / ratio - 1)))
+            inside.append(np.mean((ratio >= item.low**WIDER) & (ratio <= item.high**WIDER)))
+    assert np.median(errors) < 0.1
+    assert 0.70 <= np.mean(inside) <= 0.92
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -293,7 +330,6 @@ def test_broken_tables_are_located(tmp_path: Path) -> None:
 def test_the_interval_of_a_left_out_chip_holds(kind: str, shared: Path) -> None:
     """Leave one device out: 70 to 92 % of its rows lie in the 80 % interval that the other devices give."""
     from hwmodel.calibrate import known_chips
-    from hwmodel.measured import form_of
 
     groups = read(shared / "measured", [kind])
     study = studies(groups, known_chips(groups))[kind]

@@ -9,10 +9,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.calibration import calibration_of
 from hwmodel.graph import OpGraph
 from hwmodel.hardware import Cluster, Pool, load_chip
 from hwmodel.kernels import columns as c
+from hwmodel.likeness import calibration_for
 from hwmodel.lower.decoder import Formats
 from hwmodel.memory import memory
 from hwmodel.model.architecture import Model, Quantization, Rule
@@ -116,7 +116,7 @@ def scenario_of(what: Deployment, phase: str, calibrated: bool = True) -> Scenar
     """The deployment as a scenario of one step."""
     model = model_in(what.model, what.linear, what.experts)
     chip = load_chip(what.chip)
-    known = calibration_of(chip.name, chip.kind, what.stack) if calibrated else None
+    known = calibration_for(chip, what.stack) if calibrated else None
     pool = Pool("chips", chip, what.layout.chips, 0.08, what.stack, known)
     work = Workload(phase="decode", context=1) if phase == "decode" else Workload(phase="prefill", new_tokens=1)
     formats = Formats(FORMATS["bf16"], FORMATS[what.kv])
