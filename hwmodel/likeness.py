@@ -18,7 +18,7 @@ hold 73 to 80 % of the rows of H200 (and the other way round), those of B200 of 
 
 
 def alike(one: Chip, other: Chip) -> float:
-    """How much measurements of another chip say of this one: 1 for equal peak, bandwidth and cores, fading with their ratios."""
+    """How much measurements of another chip say of this one: 1 for equal peak, bandwidth and cores, fading with ratios."""
     numbers = [
         np.log([chip.peaks.by_dtype().get("bf16", 1.0), chip.main.bandwidth_bytes_per_s, float(chip.execution.cores)])
         for chip in (one, other)
@@ -28,7 +28,7 @@ def alike(one: Chip, other: Chip) -> float:
 
 
 def calibration_for(chip: Chip, stack: str) -> Calibration | None:
-    """The chip's own calibration under a stack, else that of the chip most like it, else the prior of its kind; None if none."""
+    """The chip's own calibration under a stack, else that of the chip most like it, else the prior of its kind, else None."""
     if not stack or stack == UNCALIBRATED:
         return None
     if f"{chip.name}.{stack}" in catalog.names(ROOM):
