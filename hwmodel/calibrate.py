@@ -18,7 +18,7 @@ from hwmodel.sample import PARAMETERS, Sample
 from hwmodel.spec import catalog
 from hwmodel.spec.errors import InputError, did_you_mean
 from hwmodel.spec.write import to_yaml
-from hwmodel.study import FEW, Solved, Study, studies
+from hwmodel.study import CLIP, FEW, Solved, Study, studies
 
 Array = NDArray[np.float64]
 _NCCL = dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), "nccl")
@@ -78,7 +78,10 @@ def known_chips(groups: Sequence[Rows]) -> dict[str, Chip]:
 
 
 def calibrate_all(measured: Path, out: Path, date: str = "", data: str = "") -> Iterator[Path]:
-    """Write a calibration of every chip and stack of the tables, and the priors of every kind of chip, into a folder."""
+    """Write a calibration of every chip and stack of the tables, and the priors of every kind of chip, into a folder.
+
+    Nothing of what is known already enters: the files are those of the tables alone, whatever stood in the folder.
+    """
     groups = read(measured)
     chips = known_chips(groups)
     out.mkdir(parents=True, exist_ok=True)
@@ -117,7 +120,7 @@ def fit_of(study: Study, index: int) -> Fit:
     ratio = study.held_out(index)
     seen = ratio > 0  # a handful of rows may all stand in one fold
     errors = np.abs(ratio[seen] - 1)
-    low, high = _band(1 / ratio[seen], _known(sample) if len(sample.rows) < 2 * FEW else None)
+    low, high = _band(1 / ratio[seen], study.prior(sample) if len(sample.rows) < 2 * FEW else None)
     held_out = None
     if seen.any():
         held_out = {
@@ -147,7 +150,7 @@ def _described(theta: Array, sample: Sample, study: Study, grid: Array | None) -
 def correction_of(study: Study, grid: Array) -> dict[str, Any]:
     """A grid as a calibration writes it: thousandths, one line per run of the last axis."""
     shape = study.how.lattice.shape
-    lines = np.rint(np.clip(grid, -1.5, 1.5) * 1000).astype(int).reshape(-1, shape[-1])
+    lines = np.rint(np.clip(grid, -CLIP, CLIP) * 1000).astype(int).reshape(-1, shape[-1])
     axes = dict(zip(study.how.names, (list(axis) for axis in study.how.lattice.axes), strict=True))
     return {"axes": axes, "permille": "\n".join(" ".join(str(v) for v in line) for line in lines) + "\n"}
 

@@ -11,11 +11,13 @@ from hwmodel.terminal import json_out, listen, say, show, text_out
 
 @click.command("calibrate")
 @click.argument("chip")
-@click.option("--stack", default="", help="Software stack, as the tables name it; needed unless CHIP is 'all'.")
+@click.option("--stack", default="", help="Software stack, as the tables name it; needed unless CHIP is 'all' or 'stacks'.")
 @click.option("--measured", required=True, type=click.Path(path_type=Path), help="Folder of measured tables.")
 @click.option("--data", default="", help="Where the tables come from, for the file.")
 @click.option("--date", default="", help="Date to write; today when absent.")
-@click.option("--out", type=click.Path(path_type=Path), help="File to write (a folder for 'all'); printed when absent.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="File to write (a folder for 'all' and 'stacks'); printed when absent."
+)
 def calibrate_command(chip: str, stack: str, measured: Path, data: str, date: str, out: Path | None) -> None:
     """Fit CHIP under one software stack to measured rows.
 

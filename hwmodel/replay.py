@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def _replay(rows: Rows, chip: Chip, calibration: Calibration | None) -> list[Par
     pool = Pool("chip", over_nodes(chip, {key: int(value) for key, value in first.items()}), 1, 0.0, calibration=calibration)
     cluster = Cluster((pool,))
     bares = KINDS[rows.kind].make(sizes, operand(PLAIN.get(rows.dtype, rows.dtype)))
-    bares = [Bare(**{**vars(bare), "format": form_of(rows) if bare.family else ""}) for bare in bares]
+    bares = [replace(bare, format=form_of(rows)) if bare.family else bare for bare in bares]
     table = bench(bares, cluster, Routing(), 1, warm=True)
     device = device_array(table, cluster)
     by_name = {bare.name: bare for bare in bares}

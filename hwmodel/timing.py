@@ -244,10 +244,7 @@ def fitted_row(chip: Chip, fit: Fit, index: int) -> Array:
     launch = max(fit.launch_s, chip.execution.launch_s) if fit.spread else fit.launch_s
     row[c.LAUNCH], row[c.RAMP] = launch, 0.0
     row[c.COMPUTE_EFFICIENCY] = row[c.ATTENTION_EFFICIENCY] = fit.compute
-    row[c.CACHE_BANDWIDTH] = 0.0
-    for tier in chip.memory:
-        if tier.cache:
-            row[c.CACHE_BANDWIDTH] = tier.bandwidth_bytes_per_s * fit.memory
+    row[c.CACHE_BANDWIDTH] = sum(tier.bandwidth_bytes_per_s for tier in chip.memory if tier.cache) * fit.memory  # one or none
     for slot, tier in enumerate([tier for tier in chip.memory if not tier.cache][: c.N_TIERS]):
         row[c.TIER + slot] = tier.bandwidth_bytes_per_s * fit.memory
     row[c.EXCHANGE] = launch

@@ -123,14 +123,20 @@ def scenario_of(what: Deployment, phase: str, calibrated: bool = True) -> Scenar
     return Scenario("served", model, formats, Cluster((pool,)), what.layout.plan(), work, "the scenario")
 
 
+USED_MEMORY = 0.92
+"""Share of the memory that an engine fills; stacks' defaults are about 0.9. An assumption of the project."""
+RUNTIME_BYTES = 2e9
+"""Activations, graphs and buffers of an engine on one chip. An assumption of the project."""
+
+
 @lru_cache(maxsize=4096)
-def room(what: Deployment, context: int, utilization: float = 0.92) -> float:
+def room(what: Deployment, context: int) -> float:
     """Sequences of `context` tokens that the memory of one copy holds, all attention ranks together."""
     placed = engine(what, "decode")
     ranks = what.layout.dp
     work = Workload(phase="decode", batch=64 * ranks, context=context)
     row = memory(placed.graph, placed.cluster, work)[0]
-    free = row.capacity_bytes * utilization - row.weights_bytes - 2e9
+    free = row.capacity_bytes * USED_MEMORY - row.weights_bytes - RUNTIME_BYTES
     return max(0.0, free / max(row.kv_bytes, 1.0) * 64) * ranks
 
 
@@ -139,9 +145,9 @@ def decode_point(batch: float, context: float) -> Workload:
     return Workload(phase="decode", batch=max(1, round(batch)), context=max(1, round(context)))
 
 
-def prefill_point(prompts: float, tokens: float, cached: float = 0) -> Workload:
+def prefill_point(prompts: float, tokens: float) -> Workload:
     """One prefill step."""
-    return Workload(phase="prefill", batch=max(1, round(prompts)), new_tokens=max(1, round(tokens)), cached=round(cached))
+    return Workload(phase="prefill", batch=max(1, round(prompts)), new_tokens=max(1, round(tokens)))
 
 
 def by_deployment(rows: Iterable[Served]) -> dict[Deployment, list[int]]:

@@ -153,7 +153,7 @@ def served(raw: Mapping[str, str]) -> Served:
     first = deployment(raw, "decode_" if apart else "", moe)
     second = deployment(raw, "prefill_", moe) if apart else None
     copies = (int(float(raw["decode_num_workers"])), int(float(raw["prefill_num_workers"]))) if apart else (1, 1)
-    group = (raw["model"], raw["system"], raw["backend"], raw["precision"])
+    group = key_of(raw)[:4]
     name = "|".join((*group, str(first.layout), str(second.layout if second else ""), raw["ver"]))
     prompt, output = (MEAN_LENGTH * float(raw[key]) for key in ("isl", "osl"))
     ttft, tpot = (float(raw[key]) / 1e3 for key in ("ttft_ms", "tpot_ms"))
@@ -215,9 +215,8 @@ def formats(raw: Mapping[str, str], moe: bool) -> tuple[str, str, str]:
     if precision == "int4":  # Kimi K2.5 as published
         return "", "", "bf16"
     if precision == "fp8":
-        if moe:
-            return "fp8_block", "fp8_block", "fp8" if stack == "trtllm" or (blackwell and stack == "vllm") else "bf16"
-        return "fp8", "fp8", "fp8" if stack == "trtllm" or (blackwell and stack == "vllm") else "bf16"
+        weights = "fp8_block" if moe else "fp8"
+        return weights, weights, "fp8" if stack == "trtllm" or (blackwell and stack == "vllm") else "bf16"
     return ("bf16" if moe else "nvfp4"), "nvfp4", "fp8"
 
 
