@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodel.calibrate import calibrate, left_out, text_of
+from hwmodel.calibrate import calibrate, calibrate_all, left_out, text_of
 from hwmodel.calibration import Calibration, Fit, calibration_of, corrections, load_calibration
 from hwmodel.gridfit import Lattice, Smoothness, growing
 from hwmodel.hardware import load_chip
@@ -148,6 +148,18 @@ def test_a_fit_is_the_same_every_time() -> None:
     assert once == again
 
 
+def test_all_calibrations_come_from_the_tables_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in chips/calibrations/ already, a prior of few-row groups above all, does not change what is written."""
+    table = (catalog.shipped("measured") / "collectives.csv").read_text().splitlines()
+    rows = [line for line in table if line.startswith(("op,", "all_reduce,h100_sxm,nccl", "all_reduce,h200_sxm,nccl"))]
+    (tmp_path / "collectives.csv").write_text("\n".join(rows) + "\n")
+    monkeypatch.chdir(tmp_path)
+    first = {path.name: path.read_text() for path in calibrate_all(tmp_path, tmp_path / "chips" / "calibrations", "2026-11-30")}
+    again = {path.name: path.read_text() for path in calibrate_all(tmp_path, tmp_path / "other", "2026-11-30")}
+    assert first == again
+    assert {"h100_sxm.nccl.yaml", "gpu.nccl.yaml"} <= first.keys()
+
+
 def test_a_written_calibration_reads_as_it_was(tmp_path: Path) -> None:
     made = calibrate("h100_sxm", "mine", [gemms(count=80)], {"h100_sxm": load_chip("h100_sxm")}, "2026-11-30")
     path = tmp_path / "x.yaml"
@@ -240,6 +252,14 @@ def test_a_stack_changes_times_and_their_range_and_ideal_does_not_know_it() -> N
     assert ideal[0].step.time_s == ideal[1].step.time_s
 
 
+@pytest.mark.parametrize("stack", ["uncalibrated", "vllm", "trtllm"])
+def test_what_bounds_an_op_adds_up_to_its_time(stack: str) -> None:
+    """Also where compute and memory overlap imperfectly, and under a correction."""
+    found = run(load_scenario("h100_mixtral_decode", [f"cluster.pools.gpu.stack={stack}"])).placed.priced
+    parts = np.maximum(found[:, c.COMPUTE], found[:, c.MEMORY]) + found[:, c.WIRE] + found[:, c.OVERHEAD]
+    assert parts == pytest.approx(found[:, c.TIME], rel=1e-9)
+
+
 def test_uncalibrated_is_a_stack() -> None:
     plain = run(load_scenario("h100_llama_70b_decode"))
     named = run(load_scenario("h100_llama_70b_decode", ["cluster.pools.gpu.stack=uncalibrated"]))
@@ -318,8 +338,9 @@ def test_broken_tables_are_located(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a number") as error:
         read(tmp_path)
     assert "gemm.csv:2" in str(error.value.problems[0])
+    (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds none of the known tables"):
-        read(tmp_path / "..", ["nothing"]) if not list((tmp_path / "..").glob("gemm.csv")) else read(tmp_path.parent)
+        read(tmp_path / "empty")
 
 
 # --- chips that were left out --------------------------------------------------------------------------------------------
