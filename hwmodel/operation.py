@@ -17,6 +17,9 @@ from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 from hwmodel.timing import OpTable, device_array, pack, points, price
 from hwmodel.uncertainty import spread
 
+MEASURED = "; as measured: (launch + (compute^p + memory^p)^(1/p)) x correction, parameters and grid in chips/calibrations/"
+"""What a calibration changes in any formula; see `hwmodel.calibration`."""
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -87,9 +90,10 @@ def operation(
     columns = {"compute": c.COMPUTE, "memory": c.MEMORY, "link": c.WIRE, "overhead": c.OVERHEAD}
     terms = {key: float(priced[:, column].sum()) for key, column in columns.items()}
     moved = priced[:, [c.WEIGHT_BYTES, c.KV_BYTES, c.ACTIVATION_BYTES, c.WIRE_BYTES]].sum()
+    formula = spec.formula + (MEASURED if table.fits and not ideal else "")
     return Operation(
         name, chip.name, calibration.stack if calibration and table.fits else UNCALIBRATED, of.form.name, full, time,
-        time * low, time * high, bound_of(table.ops[main], priced[main], cluster), terms, spec.formula,
+        time * low, time * high, bound_of(table.ops[main], priced[main], cluster), terms, formula,
         float(priced[:, c.FLOPS].sum()), float(moved), table.notes,
     )  # fmt: skip
 

@@ -274,6 +274,8 @@ def test_a_chip_without_measurements_takes_what_its_kind_has_in_common() -> None
     assert calibration_of("groq3_lpu", "sram_dataflow", "vllm") is None
     op = operation("gemm", load_chip("rubin"), "bf16", {"m": 64, "n": 8192, "k": 8192}, calibration=found)
     assert op.low_s < op.time_s < op.high_s
+    assert "as measured" in op.formula
+    assert "as measured" not in operation("gemm", load_chip("rubin"), "bf16", {"m": 64, "n": 8192, "k": 8192}).formula
 
 
 def test_a_chip_much_like_a_measured_one_takes_its_measurements() -> None:
