@@ -7,7 +7,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,14 +15,12 @@ import click
 
 from hwmodel import __version__
 from hwmodel.cli_measured import calibrate_command, validate_command
-from hwmodel.terminal import compiling, json_out, listen, say, show, text_out
+from hwmodel.cli_optimize import optimize_command
+from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
+from hwmodel.terminal import json_out, listen, say, show, text_out
 
 if TYPE_CHECKING:
     from hwmodel.result import Result
-    from hwmodel.scenario import Scenario
-
-INFEASIBLE = 3
-BAD_INPUT = 2
 
 
 class _Group(click.Group):
@@ -97,66 +95,10 @@ def _explain(error: Exception) -> int:
     return 70
 
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-_SET = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY.PATH=VALUE",
-    help="Replace a value of the scenario, such as workload.batch=64.",
-)
-
-
-def _question(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The ways to ask: a scenario, or options alone."""
-    for option in reversed(
-        [
-            click.argument("scenario", required=False),
-            _SET,
-            click.option("--model", help="Model name or path, without a scenario."),
-            click.option("--chip", help="Chip name or path."),
-            click.option("--count", type=click.IntRange(1), help="Number of chips."),
-            click.option("--tp", type=click.IntRange(1), help="Tensor-parallel degree."),
-            click.option("--ep", type=click.IntRange(1), help="Expert-parallel degree."),
-            click.option("--pp", type=click.IntRange(1), help="Pipeline stages."),
-            click.option("--batch", type=click.IntRange(1), help="Sequences, all chips together."),
-            click.option("--context", type=click.IntRange(1), help="Cached tokens per sequence (prefill: prompt tokens)."),
-            click.option(
-                "--new-tokens", type=click.IntRange(1), help="Prompt tokens beside the decodes of a mixed step (512)."
-            ),
-            click.option("--phase", type=click.Choice(["decode", "prefill", "mixed"]), help="What the step does."),
-            click.option("--weights", metavar="DTYPE", help="Format of the weights."),
-            click.option("--kv", metavar="DTYPE", help="Format of the KV cache."),
-            click.option("--stack", help="Software stack (calibration)."),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
-def _asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any]) -> Scenario:
-    """The scenario that arguments and options ask for."""
-    from hwmodel.kernels import announce_compiling, start_without_blas
-
-    start_without_blas()
-    announce_compiling(compiling)
-    from hwmodel.scenario import from_options, load_scenario
-
-    listen()
-    given = {key: value for key, value in options.items() if value is not None}
-    if scenario is not None:
-        if given:
-            raise click.UsageError(
-                f"--{next(iter(given))} goes without a scenario; with one, use --set, such as --set workload.batch=64"
-            )
-        return load_scenario(scenario, settings)
-    return from_options(given, settings)
-
-
 @cli.command("run")
-@_question
+@question_options
 @click.option("--ideal", is_flag=True, help="The physical floor: peaks and bandwidths, nothing else.")
-@_JSON
+@json_option
 @click.option("--csv", "as_csv", is_flag=True, help="The ops as CSV.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables, plots and the trace file.")
 def run_command(
@@ -173,7 +115,7 @@ def run_command(
 
     if as_json and as_csv:
         raise click.UsageError("--json and --csv are two forms of the same answer; choose one")
-    result = run(_asked(scenario, settings, options), ideal=ideal)
+    result = run(asked(scenario, settings, options), ideal=ideal)
     if out is not None:  # a folder that cannot be made is said before anything is printed
         out.mkdir(parents=True, exist_ok=True)
     for warning in result.warnings:
@@ -205,13 +147,13 @@ def _write(result: Result, out: Path) -> None:
 
 
 @cli.command("fit")
-@_question
-@_JSON
+@question_options
+@json_option
 def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Say the largest batch and the longest context that fit, and what fills the memory."""
     from hwmodel.fit import fit
 
-    question = _asked(scenario, settings, options)
+    question = asked(scenario, settings, options)
     found = fit(question)
     if as_json:
         json_out(found.to_dict())
@@ -228,7 +170,7 @@ def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, 
 @click.option("--kv", metavar="DTYPE", help="Format of the KV cache.")
 @click.option("--context", type=click.IntRange(1, 10**9), help="Tokens per sequence.")
 @click.option("--batch", type=click.IntRange(1, 10**9), default=1, help="Sequences.")
-@_JSON
+@json_option
 def model_command(model: str, weights: str | None, kv: str | None, context: int | None, batch: int, as_json: bool) -> None:
     """Count MODEL: parameters, active parameters, weight bytes, KV cache as a law of context."""
     from hwmodel.model.counts import describe
@@ -248,7 +190,7 @@ def model_command(model: str, weights: str | None, kv: str | None, context: int 
 
 
 @cli.command("models")
-@_JSON
+@json_option
 def models_command(as_json: bool) -> None:
     """List the models that are known by name."""
     from hwmodel.model.counts import describe
@@ -275,7 +217,7 @@ def models_command(as_json: bool) -> None:
 
 @cli.command("chips")
 @click.argument("chip", required=False)
-@_JSON
+@json_option
 def chips_command(chip: str | None, as_json: bool) -> None:
     """List the chips that are known by name, or every number of CHIP with its source."""
     from hwmodel.hardware import load_chip
@@ -294,7 +236,7 @@ def chips_command(chip: str | None, as_json: bool) -> None:
 
 
 @cli.command("scenarios")
-@_JSON
+@json_option
 def scenarios_command(as_json: bool) -> None:
     """List the questions that are known by name."""
     from hwmodel.spec import catalog, yamlfile
@@ -321,7 +263,7 @@ def scenarios_command(as_json: bool) -> None:
 @click.option("--dtype", required=True, help="Format of the operands.")
 @click.option("--ideal", is_flag=True, help="The physical floor.")
 @click.option("--cold", is_flag=True, help="Operands come from memory even when they fit the on-chip cache.")
-@_JSON
+@json_option
 def op_command(
     kind: str, shape: tuple[str, ...], chip: str, stack: str, dtype: str, ideal: bool, cold: bool, as_json: bool
 ) -> None:
@@ -369,7 +311,7 @@ def schema_command(kind: str) -> None:
 
 
 @cli.command("plot")
-@_question
+@question_options
 @click.option("--kind", required=True, help="layers, roofline, memory or timeline.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Picture to write (.png, .svg, .pdf).")
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
@@ -381,14 +323,14 @@ def plot_command(scenario: str | None, settings: tuple[str, ...], kind: str, out
 
     if kind not in KINDS:
         raise click.UsageError(f"unknown kind of plot '{kind}'{did_you_mean(kind, KINDS)}")
-    result = run(_asked(scenario, settings, options), ideal=ideal)
+    result = run(asked(scenario, settings, options), ideal=ideal)
     KINDS[kind](result, out)
     say(f"wrote {out}")
     return 0 if result.feasible else INFEASIBLE
 
 
 @cli.command("claims")
-@_JSON
+@json_option
 def claims_command(as_json: bool) -> None:
     """Compute the known claims of the field from the shipped chips and models."""
     from hwmodel.claims import claims, to_dict
@@ -405,6 +347,7 @@ def claims_command(as_json: bool) -> None:
 
 cli.add_command(calibrate_command)
 cli.add_command(validate_command)
+cli.add_command(optimize_command)
 
 if __name__ == "__main__":
     main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hwmodel.goal import Goal
 from hwmodel.hardware import Pool, Wire
 from hwmodel.partition import Strategy
 from hwmodel.spec.errors import Problem, did_you_mean, shortened
@@ -47,17 +48,27 @@ def _wrong_wire(index: int, wires: Sequence[Wire], pools: Mapping[str, Pool | No
     return []
 
 
-def wrong_plan(plan: Sequence[Strategy], pools: Sequence[str], home: Pool | None, document: Document) -> list[Problem]:
+def wrong_plan(plan: Sequence[Strategy], pools: Mapping[str, Pool | None], document: Document) -> list[Problem]:
     """What is wrong with the plan in this cluster: pools it lacks, strategies that stand in the plan already.
 
-    home : the first pool; None when it could not be read
+    pools : by name, the first one first; None for one that could not be read
     """
     found = []
-    for index in range(len(plan)):
-        found += _wrong_pools(index, plan, pools, document)
-        if home is not None and plan[index].kind == "offload":
-            found += _wrong_offload(index, plan[index], home, document)
+    for index, strategy in enumerate(plan):
+        found += _wrong_pools(index, plan, list(pools), document)
+        owner = pools.get(getattr(strategy, "pool", "") or next(iter(pools)))
+        if owner is not None and strategy.kind == "offload":
+            found += _wrong_offload(index, strategy, owner, document)
     return found
+
+
+def wrong_goal(goal: Goal, pools: Sequence[str], document: Document) -> list[Problem]:
+    """Pools that a search is to size and the cluster lacks."""
+    return [
+        document.problem(("goal", "pools", name), f"no pool named '{shortened(name)}'{did_you_mean(name, pools)}", at_key=True)
+        for name in goal.pools
+        if name not in pools
+    ]
 
 
 def _wrong_pools(index: int, plan: Sequence[Strategy], pools: Sequence[str], document: Document) -> list[Problem]:
@@ -86,15 +97,15 @@ def _scope(strategy: Strategy, first: str) -> tuple[str, str, str]:
     return strategy.kind, pool, getattr(strategy, "move", "")
 
 
-def _wrong_offload(index: int, strategy: Strategy, home: Pool, document: Document) -> list[Problem]:
+def _wrong_offload(index: int, strategy: Strategy, owner: Pool, document: Document) -> list[Problem]:
     """Experts kept in a memory that the chip lacks, or outside in the very pool that works on them."""
     at: Path_ = ("plan", index, "offload")
     tier, to = getattr(strategy, "tier", ""), getattr(strategy, "to", "")
-    tiers = [known.tier for known in home.chip.memory if not known.cache]
+    tiers = [known.tier for known in owner.chip.memory if not known.cache]
     if tier and tier not in tiers:
-        message = f"chip {home.chip.name} keeps nothing in a tier '{shortened(tier)}'{did_you_mean(tier, tiers)}"
+        message = f"chip {owner.chip.name} keeps nothing in a tier '{shortened(tier)}'{did_you_mean(tier, tiers)}"
         return [document.problem((*at, "tier"), message)]
-    if to == home.name:
+    if to == owner.name:
         message = f"pool {to} has the experts already; name another pool, or a tier"
         return [document.problem((*at, "to"), message)]
     return []

@@ -59,14 +59,20 @@ def fit(scenario: Scenario) -> Fit:
     return Fit(batch, context, tuple(here), reasons, one, over[0] if over else "nothing in sight")
 
 
-def largest(holds: Callable[[int], bool], limit: int = LARGEST) -> int:
-    """The largest n up to `limit` for which a condition that can only become false holds; 0 if it does not hold at 1."""
-    if not holds(1):
-        return 0
-    low, high = 1, 2
-    while high <= limit and holds(high):
-        low, high = high, high * 2
-    high = min(high, limit + 1)
+def largest(holds: Callable[[int], bool], limit: int = LARGEST, near: int = 1) -> int:
+    """The largest n up to `limit` for which a condition that can only become false holds; 0 if it does not hold at 1.
+
+    near : a guess, from which the search spreads out
+    """
+    low, high, step = 0, min(limit, max(1, near)), 1
+    if holds(high):
+        while holds(high) and high < limit:
+            low, high, step = high, min(limit, high + step), step * 2
+        if holds(high):
+            return high
+    else:
+        while high > 1 and not holds(low := max(1, high - step)):
+            low, high, step = 0, low, step * 2
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)

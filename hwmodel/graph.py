@@ -83,7 +83,10 @@ def _joined(powers: Powers, more: Powers) -> Powers:
 
 
 def _product(powers: Powers, symbols: Mapping[str, float]) -> float:
-    return math.prod(float(symbols[symbol]) ** power for symbol, power in powers)
+    found: float = 1
+    for symbol, power in powers:
+        found *= float(symbols[symbol]) ** power
+    return found
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,10 @@ class Dim:
 
     def value(self, symbols: Mapping[str, float]) -> float:
         """The number with every share rounded up."""
-        return sum(term.value(symbols) for term in self.terms)
+        found: float = 0
+        for term in self.terms:
+            found += term.value(symbols)
+        return found
 
     def exact(self, symbols: Mapping[str, float]) -> float:
         """The number without rounding."""
@@ -363,9 +369,10 @@ class OpGraph:
     def ops(self, where: Callable[[Op], bool] | None = None) -> list[Op]:
         """The ops in topological order, those for which `where` holds."""
         if self._order is None:
-            ranks = self.nx.nodes
-            self._order = list(nx.lexicographical_topological_sort(self.nx, lambda node: ranks[node]["rank"]))
-        ordered = [self.nx.nodes[node]["op"] for node in self._order]
+            ranks = dict(self.nx.nodes(data="rank"))
+            self._order = list(nx.lexicographical_topological_sort(self.nx, ranks.__getitem__))
+        known = dict(self.nx.nodes(data="op"))
+        ordered = [known[node] for node in self._order]
         return ordered if where is None else [op for op in ordered if where(op)]
 
     def op(self, name: str) -> Op:

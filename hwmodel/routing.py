@@ -23,6 +23,8 @@ class Experts:
     topk: float
     first: int = 0
     count: int | None = None
+    ranked: bool = False
+    """Numbered by popularity, the most popular first; else in a random order."""
 
     @property
     def held(self) -> int:
@@ -65,11 +67,11 @@ class Routing(Spec):
             low, high = (middle, high) if (1 - np.exp(-middle * weight)).sum() < topk else (low, middle)
         return np.asarray(1 - np.exp(-high * weight))
 
-    def bins(self, experts: int, topk: float, held: int, groups: int, first: int = 0) -> Array:
+    def bins(self, experts: int, topk: float, held: int, groups: int, first: int = 0, ranked: bool = False) -> Array:
         """(inclusion probability, number of experts) of the busiest of `groups` chips, shape (N_BINS, 2).
 
-        `held` of the model's `experts`, from `first` in a random order, are spread over the groups; a group that misses an
-        expert is padded.
+        `held` of the model's `experts`, from `first` in a random order (`ranked`: from the most popular down), are spread
+        over the groups at random; a group that misses an expert is padded.
         """
         found = np.zeros((N_BINS, 2))
         local = -(-held // groups)
@@ -78,6 +80,8 @@ class Routing(Spec):
             return found
         popularity = self.inclusion(experts, topk)
         seeds = range(self.seed, self.seed + (DRAWS if self.kind == "power_law" and groups > 1 else 1))
+        if ranked:
+            popularity, first = np.sort(popularity)[::-1][first : first + held], 0
         busiest = np.mean([_busiest(popularity, held, groups, first, seed) for seed in seeds], axis=0)
         for index, part in enumerate(np.array_split(busiest, min(N_BINS, local))):
             found[index] = part.mean(), len(part)
@@ -122,9 +126,12 @@ def drawn_loads(experts: int, topk: float, tokens: float, a: float) -> Array:
     return np.asarray(loads)
 
 
-def reached_groups(experts: int, groups: int, topk: float) -> float:
-    """Expected groups that hold one of a token's `topk` different experts: groups (1 - product of (E - E/G - i)/(E - i))."""
+def reached_groups(experts: int, groups: int, topk: float, held: int | None = None) -> float:
+    """Expected groups that hold one of a token's `topk` different experts: groups (1 - product of (E - H/G - i)/(E - i)).
+
+    held : H, experts that the groups hold together; all E when None
+    """
     missed = 1.0
     for i in range(round(topk)):
-        missed *= max(0.0, experts - experts / groups - i) / (experts - i)
+        missed *= max(0.0, experts - (held or experts) / groups - i) / (experts - i)
     return groups * (1 - missed)

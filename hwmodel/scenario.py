@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from hwmodel.consistency import wrong_plan, wrong_wires
+from hwmodel.consistency import wrong_goal, wrong_plan, wrong_wires
+from hwmodel.goal import Goal
 from hwmodel.hardware import Chip, Cluster, Pool, Wire, chip_from, load_chip, unfit, with_number
 from hwmodel.likeness import calibration_for
 from hwmodel.lower.decoder import Formats
@@ -169,6 +170,8 @@ class ScenarioSpec(Spec):
     plan: Annotated[tuple[dict[str, Any], ...], Field(max_length=64)] = ()
     """Strategies, each ``- kind: {fields}``."""
     workload: Workload
+    goal: Goal = Goal()
+    """What `hwmodel optimize` looks for, and where."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,8 @@ class Scenario:
     kv_from: str
     """Where the KV format comes from: the scenario, the checkpoint, or the activations."""
     title: str = ""
+    goal: Goal = field(default_factory=Goal)
+    """What a search over its plans is to find."""
 
 
 def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
@@ -257,7 +262,8 @@ def scenario_from(document: Document, name: str) -> Scenario:
     problems += wrong_wires(spec.cluster.links, dict(zip(names, pools, strict=True)), document)
     plan = _try(problems, read_plan, document, spec.plan)
     formats = _try(problems, _formats, spec.dtypes, document)
-    problems += wrong_plan(plan or (), names, pools[0], document)
+    problems += wrong_plan(plan or (), dict(zip(names, pools, strict=True)), document)
+    problems += wrong_goal(spec.goal, names, document)
     speculative = spec.workload.speculative
     if model is not None and speculative is not None and speculative.method == "mtp" and model.mtp is None:
         message = f"model {model.name} has no multi-token-prediction module to draft with"
@@ -266,7 +272,7 @@ def scenario_from(document: Document, name: str) -> Scenario:
         raise InputError(list(dict.fromkeys(problems)))
     whole, kv_from = formats(model)
     cluster = Cluster(tuple(pool for pool in pools if pool is not None), spec.cluster.links)
-    return Scenario(name, model, whole, cluster, plan, spec.workload, kv_from, spec.title)
+    return Scenario(name, model, whole, cluster, plan, spec.workload, kv_from, spec.title, spec.goal)
 
 
 Made = TypeVar("Made")

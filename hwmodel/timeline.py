@@ -265,3 +265,32 @@ def _grown(order: Program, durations: Array, rounds: int) -> float:
             return simulate(order, durations, *cut.whole)[0]
         total += growth * left
     return total
+
+
+def floors(order: Program, durations: Array) -> Array:
+    """Lower bounds (s) of the period at many points.
+
+    No lane does more than one thing at a time, no step starts before the one of the same sequence ends. Exact for one
+    micro-batch whose lanes never overlap.
+
+    durations : (points, tasks) s; the answer is (points,).
+    """
+    stages = [np.bincount(order.segment[order.stage == stage], minlength=len(order.tasks) - 1) for stage in range(order.stages)]
+    where = np.repeat(np.arange(len(order.tasks) - 1), np.diff(order.tasks))
+    found = np.zeros(len(durations))
+    for counts in stages:
+        for lane in range(len(order.lanes)):
+            own = np.where(order.lane == lane, counts[where], 0)
+            found = np.maximum(found, order.batches * (durations @ own))
+    return np.asarray(np.maximum(found, _paths(order, durations) @ np.sum(stages, axis=0)))
+
+
+def _paths(order: Program, durations: Array) -> Array:
+    """Longest way (s) through one layer of every segment, from its input to its last op; (points, segments)."""
+    done = np.zeros_like(durations)
+    for task in range(durations.shape[1]):
+        for source in order.input[order.inputs[task] : order.inputs[task + 1]]:
+            done[:, task] = np.maximum(done[:, task], done[:, source] if source >= 0 else 0.0)
+        if PREVIOUS not in order.input[order.inputs[task] : order.inputs[task + 1]]:  # what is fetched ahead may be hidden
+            done[:, task] += durations[:, task]
+    return done[:, order.tasks[1:] - 1]

@@ -195,7 +195,7 @@ def _bins(op: Op, graph: OpGraph, routing: Routing) -> Array:
     if op.experts is None:
         return np.zeros((c.N_BINS, 2))
     groups = graph.degrees.get(f"{op.pool}.ep", 1)
-    return routing.bins(op.experts.total, op.experts.topk, op.experts.held, groups, op.experts.first)
+    return routing.bins(op.experts.total, op.experts.topk, op.experts.held, groups, op.experts.first, op.experts.ranked)
 
 
 def device_array(table: OpTable, cluster: Cluster, *, ideal: bool = False) -> Array:

@@ -441,7 +441,7 @@ def test_all_settings_are_read(capsys: Capture) -> None:
         ("[{expert: {degree: 2}}, {expert: {degree: 2}}]", "plan[1].expert: plan[0] is 'expert' for pool gpu already"),
         ("[{data: {degree: 2}}, {data: {degree: 3, pool: gpu}}]", "plan[0] is 'data' for pool gpu already"),
         ("[{pipeline: {stages: 2}}, {pipeline: {stages: 3}}]", "plan[0] is 'pipeline' for pool gpu already"),
-        ("[{offload: {to: lpx}}, {offload: {to: lpx}}]", "plan[1].offload: plan[0] is 'offload' already"),
+        ("[{offload: {to: lpx}}, {offload: {to: lpx}}]", "plan[1].offload: plan[0] is 'offload' for pool gpu already"),
         ("[{disaggregate: {to: lpx}}, {disaggregate: {to: lpx}}]", "plan[0] is 'disaggregate' already"),
         ("[{layers: {split: {gpu: 30, lpy: 31}}}]", "plan[0].layers.split.lpy: no pool named 'lpy', did you mean 'lpx'?"),
         ("[{disaggregate: {move: heads, to: lpx}}]", "'heads' is not one of experts, ffn, attention"),

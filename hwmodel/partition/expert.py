@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import field_validator
 
-from hwmodel.graph import OpGraph
+from hwmodel.graph import Op, OpGraph
 from hwmodel.hardware import Cluster
 from hwmodel.model.block import Size
 from hwmodel.model.dtypes import fmt
@@ -125,11 +125,11 @@ class Expert(Strategy):
         pairs = op.dims["tokens"].pieces(topk).by(f"{pool}.ep").scaled(width)
         group = degree(f"{pool}.etp")
         before = graph.inputs(first)[0]
-        share = collective(f"{op.segment}.share", "all_gather", pairs, group, op.consts["input_bytes"], op, link,
+        share = collective(_named(op, "share"), "all_gather", pairs, group, op.consts["input_bytes"], op, link,
                            out=graph.op(before).out)  # fmt: skip
         graph.insert_after(before, share, only=[first])
         total = collective(
-            f"{op.segment}.sum", "reduce_scatter", pairs, group, back.consts["output_bytes"], back, link, out=back.out
+            _named(op, "sum"), "reduce_scatter", pairs, group, back.consts["output_bytes"], back, link, out=back.out
         )
         graph.insert_after(last, total)
 
@@ -137,7 +137,7 @@ class Expert(Strategy):
         """Dispatch before the first expert op and combine behind the last; each token goes once to each group it needs."""
         op = graph.op(first)
         topk = op.experts.topk if op.experts else 1.0
-        groups = reached_groups(op.experts.held, self.degree, topk) * self.tensor if op.experts else 1.0
+        groups = reached_groups(op.experts.total, self.degree, topk, op.experts.held) * self.tensor if op.experts else 1.0
         hidden = op.dims["k"].exact({}) if not op.dims["k"].symbols else graph.model.hidden
         # the chips of one data group of experts share its tokens
         tokens = per_chip(op.dims["tokens"].pieces(), [f"{pool}.ep", f"{pool}.etp"]).scaled(hidden * groups)
@@ -145,12 +145,12 @@ class Expert(Strategy):
         before = graph.inputs(first)[0]
         width = fmt(self.dispatch).bytes if self.dispatch else op.consts["input_bytes"]
         source = graph.op(before)
-        send = collective(f"{op.segment}.dispatch", "all_to_all", tokens, chips, width, op, link, out=source.out,
+        send = collective(_named(op, "dispatch"), "all_to_all", tokens, chips, width, op, link, out=source.out,
                           family="expert_dispatch")  # fmt: skip
         graph.insert_after(before, send, only=[first])
         back = graph.op(last)
         ret = collective(
-            f"{op.segment}.collect",
+            _named(op, "collect"),
             "all_to_all",
             tokens,
             chips,
@@ -161,3 +161,8 @@ class Expert(Strategy):
             family="expert_combine",
         )
         graph.insert_after(last, ret)
+
+
+def _named(op: Op, what: str) -> str:
+    """Name of an exchange around the experts; those kept on another pool have their own."""
+    return f"{op.segment}.{what}{'_outside' if op.name.endswith('_outside') else ''}"

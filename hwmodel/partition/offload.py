@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
@@ -14,7 +15,7 @@ from hwmodel.routing import Experts
 
 
 class Offload(Strategy):
-    """Keep the routed experts (or a fraction of them) outside the fast memory.
+    """Keep the routed experts (or a fraction of them, those chosen least) outside the fast memory.
 
     ``tier``: another memory tier of the same chip, read in place. ``to``: another pool; mode `stream` brings the weights
     over the link before each layer, mode `compute` sends the activations and computes there.
@@ -31,6 +32,8 @@ class Offload(Strategy):
     """Bring the weights to the fast chip, or the activations to the weights."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the experts of every layer that is kept outside."""
+    pool: str = ""
+    """Pool whose experts they are; the first when empty."""
     prefetch: bool = False
     """Weights of the next layer stream while this one computes (needs a guess of the routing)."""
 
@@ -42,20 +45,21 @@ class Offload(Strategy):
 
     def apply(self, graph: OpGraph, cluster: Cluster) -> None:
         """Split off the offloaded experts and move, stream or re-home them."""
-        home = cluster.pools[0].name
+        home = cluster.pool(self.pool or cluster.pools[0].name).name
         if not any(op.experts for op in graph.ops(on(home))):
-            graph.reasons.append("offload: the model has no routed experts on the first pool to keep outside")
+            graph.reasons.append(f"offload: the model has no routed experts on pool {home} to keep outside")
             return
         outside = _split(graph, home, self.fraction)
         if self.tier:
-            cluster.pools[0].chip.tier(self.tier)
+            cluster.pool(home).chip.tier(self.tier)
             graph.each(lambda op: op.name in outside, lambda op: replace(op, tier=self.tier))
             return
         pool = cluster.pool(self.to).name
-        cluster.wire(home, pool)
         if self.mode == "compute":
-            move(graph, cluster, lambda op: op.name in outside, pool)
+            topk = max((op.experts.topk for op in graph.ops() if op.experts), default=1.0)
+            move(graph, cluster, lambda op: op.name in outside, pool, topk * self.fraction if graph.sent_to_experts else 1.0)
             return
+        cluster.wire(home, pool)
         for name in sorted(outside):
             self._stream(graph, graph.op(name), pool)
 
@@ -94,14 +98,20 @@ def _split(graph: OpGraph, home: str, fraction: float) -> set[str]:
             )
             return set()
         near = total.total - far
-        graph.put(_part(op, op.name, Experts(total.total, total.topk, 0, near), near / total.total))
-        inputs = [names.get(name, name) for name in graph.inputs(op.name)]
-        other = _part(op, names[op.name], Experts(total.total, total.topk, near, far), far / total.total)
+        graph.put(_part(op, op.name, Experts(total.total, total.topk, 0, near, ranked=True), near / total.total))
+        inputs = [names.get(name, name) for source in graph.inputs(op.name) for name in _behind(graph, source, graph.inputs)]
+        other = _part(op, names[op.name], Experts(total.total, total.topk, near, far, ranked=True), far / total.total)
         graph.add(other, inputs, graph.rank(op.name))
-        for target in graph.readers(op.name):
-            if target not in names:
-                graph.connect(other.name, target)
+        for reader in graph.readers(op.name):
+            for target in _behind(graph, reader, graph.readers):
+                if target not in names:
+                    graph.connect(other.name, target)
     return set(names.values())
+
+
+def _behind(graph: OpGraph, name: str, further: Callable[[str], list[str]]) -> list[str]:
+    """The op itself, or what stands on the other side of a transfer: a part that moves takes a way of its own."""
+    return further(name) if graph.op(name).kind == "transfer" else [name]
 
 
 def _part(op: Op, name: str, experts: Experts, share: float) -> Op:

@@ -1,0 +1,1 @@
+"""The best way to spread a model over chips: searched for, and proved."""
