@@ -1,0 +1,22 @@
+"""Place ops on devices: the exact method that a problem allows is taken, and the answer says which."""
+
+from __future__ import annotations
+
+from hwmodel.optimize.dynamic import WIDEST, chain, repeated, width
+from hwmodel.optimize.milp import highs
+from hwmodel.optimize.mincut import cut
+from hwmodel.optimize.problem import Edge, Placement, Problem, brute
+
+__all__ = ["Edge", "Placement", "Problem", "brute", "chain", "cut", "highs", "repeated", "solve"]
+
+
+def solve(problem: Problem, *, limit_s: float = 60.0) -> Placement:
+    """The optimum: dynamic programming unless a capacity binds or too many tensors live at once, else HiGHS.
+
+    Without capacities the optimum is a lower bound of that with them; when it fits, it is the answer.
+    """
+    if width(problem) <= WIDEST:
+        free = chain(Problem(problem.ops, problem.devices, problem.seconds, problem.edges, problem.count))
+        if not free.feasible or problem.fits(free.device):
+            return free
+    return highs(problem, limit_s=limit_s)
