@@ -80,14 +80,15 @@ def _equalities(problem: Problem, pairs: list[tuple[int, int]]) -> tuple[Any, Ar
 
 
 def _capacities(problem: Problem, size: int) -> tuple[Any, Array, Array]:
-    """One row for each device that may be too small, in shares of its capacity."""
+    """One row for each memory that may be too small, in shares of its capacity."""
     sparse = importlib.import_module("scipy.sparse")
     ops, devices = len(problem.ops), len(problem.devices)
-    tight = [d for d in range(devices) if problem.bytes[:, d].sum() > problem.capacity[d]]
+    tight = np.flatnonzero(problem.most > problem.capacity)
     rows = sparse.lil_matrix((len(tight), size))
     limits = np.ones(len(tight))
-    for row, d in enumerate(tight):
-        whole = float(problem.capacity[d])
-        rows[row, d : ops * devices : devices] = problem.bytes[:, d] / whole if whole > 0 else problem.bytes[:, d]
+    for row, memory in enumerate(tight):
+        whole = float(problem.capacity[memory])
         limits[row] = 1.0 if whole > 0 else 0.0
+        for d in (d for d in range(devices) if problem.memory[d] == memory):
+            rows[row, d : ops * devices : devices] = problem.bytes[:, d] / (whole if whole > 0 else 1.0)
     return rows.tocsr(), np.full(len(tight), -np.inf), limits

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from hwmodel.optimize.dynamic import WIDEST, chain, repeated, width
 from hwmodel.optimize.milp import highs
 from hwmodel.optimize.mincut import cut
@@ -16,7 +20,7 @@ def solve(problem: Problem, *, limit_s: float = 60.0) -> Placement:
     Without capacities the optimum is a lower bound of that with them; when it fits, it is the answer.
     """
     if width(problem) <= WIDEST:
-        free = chain(Problem(problem.ops, problem.devices, problem.seconds, problem.edges, problem.count))
+        free = chain(replace(problem, capacity=np.full(len(problem.capacity), np.inf)))
         if not free.feasible or problem.fits(free.device):
             return free
     return highs(problem, limit_s=limit_s)

@@ -1,7 +1,7 @@
 """Which device runs which op: the question as arrays, and what an answer to it is.
 
 Minimise sum_u count_u c[u, d_u] + sum_(u,v) count_uv w_uv[d_u, d_v] over the device d_u of every op, subject to
-sum_u bytes[u, d] [d_u = d] <= capacity[d] on every device. The sum is the latency of a step that runs one op after another.
+sum_u bytes[u, d_u] <= capacity in every memory. The sum is the latency of a step that runs one op after another.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Problem:
     """(ops, devices), or (ops,) when alike on every device: memory that all executions of an op take together; none when
     empty."""
     capacity: Array = field(default_factory=lambda: np.zeros(0))
-    """(devices,) bytes, inf for no bound; no bounds when empty."""
+    """(memories,) bytes, inf for no bound; no bounds when empty."""
+    memory: tuple[int, ...] = ()
+    """(devices,) position in `capacity` of the memory that ops on each device fill; each its own when empty. Two devices
+    share one where an op has two ways to run on what one memory holds."""
 
     def __post_init__(self) -> None:
         ops, devices = len(self.ops), len(self.devices)
@@ -57,9 +60,11 @@ class Problem:
         put("count", self.count if np.size(self.count) else np.ones(ops))
         held = np.asarray(self.bytes, dtype=np.float64)
         put("bytes", np.zeros((ops, devices)) if not held.size else held[:, None].repeat(devices, 1) if held.ndim == 1 else held)
-        put("capacity", self.capacity if np.size(self.capacity) else np.full(devices, np.inf))
-        shapes = (self.seconds.shape, self.count.shape, self.bytes.shape, self.capacity.shape)
-        if not ops or not devices or shapes != ((ops, devices), (ops,), (ops, devices), (devices,)):
+        object.__setattr__(self, "memory", self.memory or tuple(range(devices)))
+        put("capacity", self.capacity if np.size(self.capacity) else np.full(1 + max(self.memory), np.inf))
+        shapes = (self.seconds.shape, self.count.shape, self.bytes.shape, (len(self.memory), *self.capacity.shape))
+        expected = ((ops, devices), (ops,), (ops, devices), (devices, 1 + max(self.memory)))
+        if not ops or not devices or shapes != expected:
             raise InternalError(f"placement: {ops} ops on {devices} devices do not go with arrays of shapes {shapes}")
         for edge in self.edges:
             if edge.source == edge.target or not {edge.source, edge.target} <= set(range(ops)):
@@ -74,8 +79,17 @@ class Problem:
 
     @property
     def bounded(self) -> bool:
-        """Whether a capacity binds any choice together."""
-        return bool((self.bytes.sum(axis=0) > self.capacity).any())
+        """Whether some capacity could be exceeded."""
+        return bool((self.most > self.capacity).any())
+
+    @property
+    def most(self) -> Array:
+        """(memories,) bytes that can come together in each memory."""
+        found = np.zeros(len(self.capacity))
+        for memory in range(len(found)):
+            sharing = [d for d, own in enumerate(self.memory) if own == memory]
+            found[memory] = self.bytes[:, sharing].max(axis=1, initial=0.0).sum()
+        return found
 
     def pairs(self) -> dict[tuple[int, int], Array]:
         """Seconds of all transfers between two ops (the smaller position first), shape (devices, devices)."""
@@ -98,14 +112,14 @@ class Problem:
         return total
 
     def used(self, device: Sequence[int] | Ints) -> Array:
-        """Bytes that a placement takes on every device, shape (devices,)."""
+        """Bytes that a placement takes in every memory, shape (memories,)."""
         chosen = np.asarray(device, dtype=np.int64)
-        found = np.zeros(len(self.devices))
-        np.add.at(found, chosen, self.bytes[np.arange(len(self.ops)), chosen])
+        found = np.zeros(len(self.capacity))
+        np.add.at(found, np.asarray(self.memory)[chosen], self.bytes[np.arange(len(self.ops)), chosen])
         return found
 
     def fits(self, device: Sequence[int] | Ints) -> bool:
-        """Whether every device holds what is placed on it."""
+        """Whether every memory holds what is placed in it."""
         return bool((self.used(device) <= self.capacity).all())
 
 
