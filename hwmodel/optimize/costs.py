@@ -21,7 +21,8 @@ from hwmodel.optimize.problem import Array
 from hwmodel.scenario import Scenario
 
 WHOLE = ("attention", "experts")
-"""Roles whose ops stay together: beside the tensors of the graph, keys, values and token-expert pairs pass inside them."""
+"""Roles whose ops stay together: beside the tensors of the graph, keys, values and token-expert pairs pass inside them.
+So does an elementwise op that leaves more than it is sent (the choice of experts leaves the token itself)."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def assignment(found: Prices, *, capacity: bool = True) -> Problem:
         end = graph.borders()[below][1].name
         first = [op.name for op in graph.ops(lambda op, above=above: op.segment == above) if not _inputs(graph, op)]  # type: ignore[misc]
         send(end, [name for name in first if name != end], float(times), f"{above}.in")
+    edges += [(one, other, tensors.between(one, ""), count[one]) for one, other in residuals(graph)]
+    edges += [(one, other, tensors.together, 1.0) for one, other in shared(graph)]
     place = {name: index for index, name in enumerate(seconds)}
     held = np.array([tensors.bytes(name) for name in seconds])
     return Problem(
@@ -116,6 +119,20 @@ def borders(graph: OpGraph) -> Counter[tuple[str, str]]:
     before = [segment.name for segment in graph.segments if segment.name == "embedding"]
     behind = [s.name for s in graph.segments if s.first < 0 and s.name != "embedding" for _ in range(s.count)]
     return Counter(pairwise([*before, *names, *behind]))
+
+
+def residuals(graph: OpGraph) -> list[tuple[str, str]]:
+    """Norms of one layer that pass the residual stream on beside the block between them."""
+    norms = [op for op in graph.ops(lambda op: op.role == "norm") if graph.segment(op.segment).first >= 0]
+    return [(one.name, other.name) for one, other in pairwise(norms) if one.segment == other.segment]
+
+
+def shared(graph: OpGraph) -> list[tuple[str, str]]:
+    """Output matrices without weights of their own, and the op that holds them: tied embeddings, drafts that use the head."""
+    heads = [op for op in graph.ops(lambda op: op.role == "head" and op.kind == "gemm")]
+    tables = [op for op in graph.ops(lambda op: op.role == "embedding")] + heads
+    owner = next((op for op in reversed(tables) if op.stored), None)
+    return [(owner.name, op.name) for op in heads if owner is not None and not op.stored]
 
 
 def _inputs(graph: OpGraph, op: Op) -> list[str]:
@@ -149,7 +166,7 @@ class _Tensors:
         """(devices, devices) seconds of the output of `source` on its way to `target` (no one yet when empty)."""
         graph = self.found.graph
         one, other = graph.op(source), graph.op(target) if target else None
-        whole = other is not None and one.role == other.role and one.role in WHOLE and one.segment == other.segment
+        whole = other is not None and self._whole(one, other)
         cost = np.full((len(self.devices), len(self.devices)), np.inf)
         for i, here in enumerate(self.works):
             for j, there in enumerate(self.works):
@@ -162,3 +179,17 @@ class _Tensors:
                 crossing = self.found.crossing[here, there].get(source, np.inf)
                 cost[i, j] = self.found.experts[apart].get((source, target), crossing)
         return cost
+
+    def _whole(self, one: Op, other: Op) -> bool:
+        """Whether two ops cannot be parted: see `WHOLE`."""
+        if one.segment != other.segment or one.role != other.role:
+            return False
+        graph = self.found.graph
+        sent = sum(graph.op(name).out.value(self.found.symbols) for name in _inputs(graph, other))
+        return one.role in WHOLE or (other.kind == "stream" and other.out.value(self.found.symbols) > sent)
+
+    @property
+    def together(self) -> Array:
+        """(devices, devices): 0 on one pool, inf apart."""
+        works = np.array(self.works)
+        return np.where(works[:, None] == works[None, :], 0.0, np.inf)

@@ -20,6 +20,7 @@ from hwmodel.kernels import kinds
 from hwmodel.lower.decoder import lower
 from hwmodel.memory import cache_bytes, memory
 from hwmodel.partition import Strategy, partition
+from hwmodel.partition.data import data_degrees
 from hwmodel.partition.strategy import transfer_op
 from hwmodel.scenario import Scenario, Workload
 from hwmodel.spec.errors import InputError
@@ -69,6 +70,8 @@ class Prices:
 
     graph: OpGraph
     """As lowered, on no pool."""
+    symbols: Mapping[str, float]
+    """Of the workload."""
     pools: tuple[PoolCosts, ...]
     crossing: Mapping[tuple[str, str], Mapping[str, float]]
     """(from, to) -> seconds that the output of each op takes from pool to pool; inf without a link."""
@@ -116,7 +119,7 @@ def prices(scenario: Scenario) -> Prices:
         for other in home
         if crossing.get((first, other)) and any(op.experts for op in graph.ops())
     }
-    return Prices(graph, pools, crossing, experts, streamed, tuple(dict.fromkeys(notes)))
+    return Prices(graph, work.symbols(), pools, crossing, experts, streamed, tuple(dict.fromkeys(notes)))
 
 
 def _sharding(scenario: Scenario, graph: OpGraph, pool: Pool, notes: list[str]) -> list[Strategy]:
@@ -158,10 +161,14 @@ def _timed(graph: OpGraph, cluster: Cluster, work: Workload) -> dict[str, float]
 
 
 def _home(graph: OpGraph, scenario: Scenario, pool: Pool, plan: Sequence[Strategy], notes: list[str]) -> PoolCosts:
-    """Everything on one pool."""
+    """Everything on one pool; nothing can run on it when its degrees do not divide its chips.
+
+    Other reasons why the whole model could not run there are notes: a part of it may.
+    """
     work, cluster = scenario.workload, scenario.cluster
     placed = _placed(graph, cluster, plan, pool.name)
     notes += [f"all on one pool: {reason}" for reason in placed.reasons]
+    wrong = any(reason.startswith(f"pool {pool.name}:") for reason in data_degrees(placed.degrees, cluster)[1])
     timed = _timed(placed, cluster, work)
     symbols = placed.symbols(work.symbols())
     main = pool.chip.main.tier
@@ -172,7 +179,7 @@ def _home(graph: OpGraph, scenario: Scenario, pool: Pool, plan: Sequence[Strateg
         once = 1 if op.segment in ("head", "draft", "embedding") else graph.segment(op.segment).count
         held = sum(stored.bytes(symbols) for stored in here.stored) + cache_bytes(here, symbols, work)
         found.bytes[op.name] = held * once
-        found.seconds[op.name] = timed[op.name]
+        found.seconds[op.name] = float("inf") if wrong else timed[op.name]
     for op in placed.ops(lambda op: op.name not in graph.nx):
         source = _base(graph, placed, op.name)
         if op.family in ("expert_dispatch", "expert_combine"):
