@@ -8,12 +8,12 @@ Viterbi's algorithm, O(ops x devices^2); on a graph with forks and joins the sta
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hwmodel.optimize.problem import Array, Ints, Placement, Problem, answer, infeasible
+from hwmodel.optimize.problem import Array, Ints, Placement, Problem, Run, answer, infeasible
 from hwmodel.spec.errors import InternalError
 
 WIDEST = 2_000_000
@@ -21,13 +21,36 @@ WIDEST = 2_000_000
 METHOD = "dynamic programming"
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One op eliminated: its best device for every choice of the ops in `scope`, an array with one axis each."""
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One op eliminated."""
 
     op: int
     scope: tuple[int, ...]
+    """The ops it still exchanged tensors with."""
+    own: Array
+    """Its seconds and those of its tensors for every choice of `scope` and of itself, an axis each."""
     best: Ints
+    """Its best device for every choice of `scope`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Elimination:
+    """A problem with some ops kept and the others eliminated, in this order."""
+
+    keep: tuple[int, ...]
+    steps: tuple[Step, ...]
+    own: Array
+    """Seconds of the kept ops and of the tensors between them alone, an axis for each kept op."""
+    root: Array
+    """Least seconds of everything for every choice of the kept ops."""
+
+    def backtrack(self, fixed: Mapping[int, int]) -> list[int]:
+        """Devices of all ops, those that went last first; `fixed` says where the kept ones are."""
+        chosen = dict(fixed)
+        for step in reversed(self.steps):
+            chosen[step.op] = int(step.best[tuple(chosen[op] for op in step.scope)])
+        return [chosen[op] for op in sorted(chosen)]
 
 
 def chain(problem: Problem) -> Placement:
@@ -41,10 +64,10 @@ def chain(problem: Problem) -> Placement:
     if problem.bounded:
         raise InternalError("placement: dynamic programming knows no capacity")
     name = f"chain {METHOD}" if _is_chain(problem) else METHOD
-    table, steps = _eliminate(problem, ())
-    if not np.isfinite(table):
+    found = eliminate(problem)
+    if not np.isfinite(found.root):
         return infeasible(name)
-    return answer(problem, _backtrack(problem, steps, {}), name)
+    return answer(problem, found.backtrack({}), name)
 
 
 def width(problem: Problem) -> int:
@@ -53,45 +76,47 @@ def width(problem: Problem) -> int:
     return int(len(problem.devices)) ** (1 + max(len(scope) for _, scope in order))
 
 
-def repeated(layer: Problem, count: int, first: int, last: int) -> Placement:
-    """The optimum of `count` equal layers in a row, by a (min, +) power of one layer's device-in -> device-out matrix.
-
-    Parameters
-    ----------
-    first, last
-        Ops of the layer: the one that stands for the tensor it reads, and the one whose output the next layer reads. The
-        device of `first` is that of the `last` of the layer below; in the lowest layer it is free.
+def layers(runs: Sequence[Run]) -> Placement:
+    """The optimum of runs of equal layers without capacity, each by a (min, +) power of its layer's device-in -> device-out
+    matrix.
 
     Returns
     -------
-    Devices of all ops, layer by layer, each in the order of `layer.ops`. The objective counts `first` in every layer.
+    Devices of all ops, layer by layer, each in the order of its layer's ops. The objective counts `first` in every layer.
 
     Raises
     ------
     InternalError
-        As `chain`.
+        When a table would have more than `WIDEST` entries.
     """
-    method = f"(min, +) power of {count} layers"
-    if layer.bounded:
-        raise InternalError("placement: dynamic programming knows no capacity")
-    if count < 1 or first == last:
-        raise InternalError(f"placement: {count} layers from op {first} to op {last}")
-    matrix, steps = _eliminate(layer, (first, last))
-    total, path = _power(matrix, count)
+    method = f"(min, +) powers of {sum(run.count for run in runs)} layers"
+    known = [eliminate(run.layer, (run.first, run.last)) for run in runs]
+    total, path = _power(known[0].root, runs[0].count)
+    for run, one in zip(runs[1:], known[1:], strict=True):
+        total, path = _joined(total, path, *_power(one.root, run.count))
     start, end = np.unravel_index(int(total.argmin()), total.shape)
     if not np.isfinite(total[start, end]):
         return infeasible(method)
     states = path(int(start), int(end))
     device: list[int] = []
     seconds = 0.0
-    for below, above in zip(states[:-1], states[1:], strict=True):
-        chosen = _backtrack(layer, steps, {first: below, last: above})
-        seconds += layer.objective(chosen)
+    for number, (run, one) in enumerate((run, one) for run, one in zip(runs, known, strict=True) for _ in range(run.count)):
+        chosen = one.backtrack({run.first: states[number], run.last: states[number + 1]})
+        seconds += run.layer.objective(chosen)
         device += chosen
     return Placement(tuple(device), seconds, method, seconds)
 
 
-def _power(matrix: Array, count: int):  # type: ignore[no-untyped-def]
+def repeated(layer: Problem, count: int, first: int, last: int) -> Placement:
+    """The optimum of `count` equal layers in a row; see `layers` and `Run`."""
+    return layers([Run(layer, count, first, last)])
+
+
+Path = Callable[[int, int], list[int]]
+"""The states from one end to the other."""
+
+
+def _power(matrix: Array, count: int) -> tuple[Array, Path]:
     """(matrix^count, path): the (min, +) power, and the states that lead from one end to the other at its cost."""
     if count == 1:
         return matrix, lambda start, end: [start, end]
@@ -100,7 +125,7 @@ def _power(matrix: Array, count: int):  # type: ignore[no-untyped-def]
     return _joined(total, path, matrix, lambda start, end: [start, end]) if count % 2 else (total, path)
 
 
-def _joined(one: Array, before, other: Array, after):  # type: ignore[no-untyped-def]
+def _joined(one: Array, before: Path, other: Array, after: Path) -> tuple[Array, Path]:
     """The (min, +) product of two matrices, with its paths."""
     through = one[:, :, None] + other[None, :, :]
     via = through.argmin(axis=1)
@@ -149,38 +174,54 @@ def _order(problem: Problem, keep: Sequence[int]) -> list[tuple[int, tuple[int, 
     return order
 
 
-def _eliminate(problem: Problem, keep: tuple[int, ...]) -> tuple[Array, list[_Step]]:
-    """(least seconds for every choice of the kept ops, one axis each; how the others follow)."""
+def eliminate(problem: Problem, keep: tuple[int, ...] = ()) -> Elimination:
+    """Eliminate every op but the kept ones. Capacity is not looked at.
+
+    Raises
+    ------
+    InternalError
+        When a table would have more than `WIDEST` entries.
+    """
     devices = len(problem.devices)
     unary = problem.unary
     factors: list[tuple[tuple[int, ...], Array]] = list(problem.pairs().items())
-    of: list[set[int]] = [set() for _ in problem.ops]
-    """Which factors speak of an op."""
+    given = len(factors)
+    of: list[set[int]] = [set() for _ in problem.ops]  # which factors speak of an op
     for number, (pair, _) in enumerate(factors):
         for op in pair:
             of[op].add(number)
-    steps: list[_Step] = []
+    steps: list[Step] = []
     for op, scope in _order(problem, keep):
         if devices ** (len(scope) + 1) > WIDEST:
             raise InternalError(f"placement: {len(scope)} tensors live at once on {devices} devices; {WIDEST} entries at most")
         axes = (*scope, op)
-        table = np.zeros((devices,) * len(axes)) + unary[op]
+        own = np.zeros((devices,) * len(axes)) + unary[op]
+        sent = np.zeros_like(own)
         for number in of[op].copy():
             over, cost = factors[number]
-            table = table + _spread(cost, over, axes)
+            if number < given:
+                own += _spread(cost, over, axes)
+            else:
+                sent += _spread(cost, over, axes)
             for other in over:
                 of[other].discard(number)
-        steps.append(_Step(op, scope, table.argmin(axis=-1)))
+        table = own + sent
+        steps.append(Step(op, scope, own, table.argmin(axis=-1)))
         for other in scope:
             of[other].add(len(factors))
         factors.append((scope, table.min(axis=-1)))
-    left = np.zeros((devices,) * len(keep))
+    own = np.zeros((devices,) * len(keep))
     for op in keep:
-        left = left + _spread(unary[op], (op,), keep)
-    alone = [number for number, (scope, _) in enumerate(factors) if not scope]
-    for number in sorted(set().union(*(of[op] for op in keep), alone)):
-        left = left + _spread(factors[number][1], factors[number][0], keep)
-    return left, steps
+        own = own + _spread(unary[op], (op,), keep)
+    root = np.zeros_like(own)
+    alone = {number for number, (scope, _) in enumerate(factors) if not scope}
+    for number in sorted(alone.union(*(of[op] for op in keep))):
+        over, cost = factors[number]
+        if number < given:
+            own = own + _spread(cost, over, keep)
+        else:
+            root = root + _spread(cost, over, keep)
+    return Elimination(keep, tuple(steps), own, own + root)
 
 
 def _spread(cost: Array, over: tuple[int, ...], axes: tuple[int, ...]) -> Array:
@@ -190,11 +231,3 @@ def _spread(cost: Array, over: tuple[int, ...], axes: tuple[int, ...]) -> Array:
     present = set(over)
     shape = iter(moved.shape)
     return moved.reshape(tuple(next(shape) if op in present else 1 for op in axes))
-
-
-def _backtrack(problem: Problem, steps: Sequence[_Step], fixed: dict[int, int]) -> list[int]:
-    """Devices of all ops, those that went last first."""
-    chosen = dict(fixed)
-    for step in reversed(steps):
-        chosen[step.op] = int(step.best[tuple(chosen[op] for op in step.scope)])
-    return [chosen[op] for op in range(len(problem.ops))]

@@ -8,9 +8,11 @@ the capacities branch.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.optimize.problem import Array, Placement, Problem, answer, infeasible
 from hwmodel.spec.errors import InternalError
@@ -31,33 +33,61 @@ def highs(problem: Problem, *, limit_s: float = 60.0) -> Placement:
     InternalError
         When the time is over and no placement was found, or HiGHS fails.
     """
-    optimize = importlib.import_module("scipy.optimize")
     pairs = problem.pairs()
     cost = np.concatenate([problem.unary.ravel(), *(matrix.ravel() for matrix in pairs.values())])
     possible = np.isfinite(cost)
     ops, devices = len(problem.ops), len(problem.devices)
     if not possible[: ops * devices].reshape(ops, devices).any(axis=1).all():
         return infeasible(METHOD)
-    scale = float(np.abs(cost[possible]).max()) or 1.0  # seconds of microseconds are below HiGHS's tolerances
-    constraints = [optimize.LinearConstraint(*_equalities(problem, list(pairs)))]
-    if problem.bounded:
-        constraints.append(optimize.LinearConstraint(*_capacities(problem, len(cost))))
+    integer = np.arange(len(cost)) < ops * devices
+    rows = [_equalities(problem, list(pairs))]
+    for share in SHARES:
+        limits = [_capacities(problem, len(cost), share)] if problem.bounded else []
+        found = minimise(cost, integer, np.ones(len(cost)), [*rows, *limits], limit_s)
+        if found is None:
+            return infeasible(METHOD)
+        device = found[0][: ops * devices].reshape(ops, devices).argmax(axis=1).tolist()
+        if problem.fits(device):
+            break
+    return answer(problem, device, METHOD, found[1])
+
+
+Rows = tuple[Any, Array, Array]
+"""(sparse matrix, least, most) of linear constraints."""
+SHARES = (1.0, 1.0 - 1e-5)
+"""Of the capacities: HiGHS lets a row be exceeded by a millionth; where that matters, capacities are a hair smaller."""
+
+
+def minimise(
+    cost: Array, integer: NDArray[np.bool_], most: Array, rows: Sequence[Rows], limit_s: float
+) -> tuple[Array, float] | None:
+    """(solution, no solution costs less) of a mixed-integer program with variables from 0 to `most`; None: there is none.
+
+    Variables of infinite cost are 0.
+
+    Raises
+    ------
+    InternalError
+        When the time is over and nothing was found, or HiGHS fails.
+    """
+    optimize = importlib.import_module("scipy.optimize")
+    possible = np.isfinite(cost)
+    scale = float(np.abs(cost[possible]).max(initial=0.0)) or 1.0  # microseconds are below HiGHS's tolerances
     found = optimize.milp(
         np.where(possible, cost, 0.0) / scale,
-        integrality=np.arange(len(cost)) < ops * devices,
-        bounds=optimize.Bounds(0.0, possible.astype(float)),
-        constraints=constraints,
+        integrality=integer,
+        bounds=optimize.Bounds(0.0, np.where(possible, most, 0.0)),
+        constraints=[optimize.LinearConstraint(*one) for one in rows],
         options={"mip_rel_gap": 0.0, "time_limit": limit_s},
     )
     if found.status == 2:
-        return infeasible(METHOD)
+        return None
     if found.x is None:
         raise InternalError(f"HiGHS: {found.message}")
-    device = found.x[: ops * devices].reshape(ops, devices).argmax(axis=1)
-    return answer(problem, device.tolist(), METHOD, float(found.mip_dual_bound) * scale)
+    return found.x, float(found.mip_dual_bound) * scale
 
 
-def _equalities(problem: Problem, pairs: list[tuple[int, int]]) -> tuple[Any, Array, Array]:
+def _equalities(problem: Problem, pairs: list[tuple[int, int]]) -> Rows:
     """Rows: one device per op; the two sums of every edge's y."""
     sparse = importlib.import_module("scipy.sparse")
     ops, devices = len(problem.ops), len(problem.devices)
@@ -79,7 +109,7 @@ def _equalities(problem: Problem, pairs: list[tuple[int, int]]) -> tuple[Any, Ar
     return sparse.csr_matrix((np.concatenate(values), where), shape=(row, size)), right, right
 
 
-def _capacities(problem: Problem, size: int) -> tuple[Any, Array, Array]:
+def _capacities(problem: Problem, size: int, share: float) -> Rows:
     """One row for each memory that may be too small, in shares of its capacity."""
     sparse = importlib.import_module("scipy.sparse")
     ops, devices = len(problem.ops), len(problem.devices)
@@ -88,7 +118,7 @@ def _capacities(problem: Problem, size: int) -> tuple[Any, Array, Array]:
     limits = np.ones(len(tight))
     for row, memory in enumerate(tight):
         whole = float(problem.capacity[memory])
-        limits[row] = 1.0 if whole > 0 else 0.0
+        limits[row] = share if whole > 0 else 0.0
         for d in (d for d in range(devices) if problem.memory[d] == memory):
             rows[row, d : ops * devices : devices] = problem.bytes[:, d] / (whole if whole > 0 else 1.0)
     return rows.tocsr(), np.full(len(tight), -np.inf), limits

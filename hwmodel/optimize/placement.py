@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from hwmodel.optimize.dynamic import WIDEST, chain, repeated, width
+from hwmodel.optimize.dynamic import WIDEST, chain, layers, repeated, width
 from hwmodel.optimize.milp import highs
 from hwmodel.optimize.mincut import cut
-from hwmodel.optimize.problem import Edge, Placement, Problem, brute
+from hwmodel.optimize.problem import Edge, Placement, Problem, Run, Stack, brute
+from hwmodel.optimize.symmetric import stacked
 
-__all__ = ["Edge", "Placement", "Problem", "brute", "chain", "cut", "highs", "repeated", "solve"]
+__all__ = [
+    "Edge", "Placement", "Problem", "Run", "Stack", "brute", "chain", "cut", "highs", "layers", "repeated", "solve", "stacked",
+]  # fmt: skip
 
 
 def solve(problem: Problem, *, limit_s: float = 60.0) -> Placement:

@@ -123,6 +123,54 @@ class Problem:
         return bool((self.used(device) <= self.capacity).all())
 
 
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Equal layers in a row, each placed by itself."""
+
+    layer: Problem
+    """One layer; its own capacity is not looked at."""
+    count: int
+    first: int
+    """The op that stands for the tensor the layer reads: it lies where the `last` of the layer below does."""
+    last: int
+    """The op whose output the next layer reads."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Runs of layers one on top of the other, on the same devices; in the lowest layer `first` lies anywhere."""
+
+    runs: tuple[Run, ...]
+    capacity: Array = field(default_factory=lambda: np.zeros(0))
+    """(memories,) bytes, as in `Problem`."""
+
+    def __post_init__(self) -> None:
+        devices = {(run.layer.devices, run.layer.memory) for run in self.runs}
+        if len(devices) != 1 or any(run.count < 1 or run.first == run.last for run in self.runs):
+            raise InternalError("placement: runs of layers on different devices, of no layers, or of layers without two ends")
+        if not np.size(self.capacity):
+            object.__setattr__(self, "capacity", np.full(len(self.runs[0].layer.capacity), np.inf))
+
+    def unrolled(self) -> Problem:
+        """The problem with every layer written out, ops named by the number of their layer."""
+        layers = [run for run in self.runs for _ in range(run.count)]
+        apart = np.where(np.eye(len(layers[0].layer.devices)) > 0, 0.0, np.inf)
+        base = np.cumsum([0, *(len(run.layer.ops) for run in layers)]).tolist()
+        edges = [
+            Edge(edge.source + start, edge.target + start, edge.seconds, edge.count)
+            for run, start in zip(layers, base[:-1], strict=True)
+            for edge in run.layer.edges
+        ]
+        ends = zip(layers[:-1], layers[1:], base[:-2], base[1:-1], strict=True)
+        edges += [Edge(under + below.last, over + above.first, apart) for below, above, under, over in ends]
+        return Problem(
+            tuple(f"{number}.{name}" for number, run in enumerate(layers) for name in run.layer.ops), layers[0].layer.devices,
+            np.concatenate([run.layer.seconds for run in layers]), tuple(edges),
+            np.concatenate([run.layer.count for run in layers]), np.concatenate([run.layer.bytes for run in layers]),
+            self.capacity, layers[0].layer.memory,
+        )  # fmt: skip
+
+
 def _times(seconds: Array, count: Array | float) -> Array:
     """Seconds x count, where what never runs takes nothing however long it would take."""
     with np.errstate(invalid="ignore"):
