@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from hwmodel.graph import Op
-from hwmodel.optimize.costs import BestPlacement, assignment, best_placement
+from hwmodel.optimize.assignment import assignment
+from hwmodel.optimize.costs import BestPlacement, best_placement
 from hwmodel.optimize.pricing import prices
 from hwmodel.partition import Strategy
 from hwmodel.result import Result
@@ -176,6 +178,20 @@ def test_capacity_can_only_lengthen_the_step() -> None:
         assert not nowhere.placement.feasible
         assert nowhere.classes == {}
         assert note in " ".join(nowhere.notes)
+
+
+@pytest.mark.parametrize("name", ["rubin_lpx_deepseek_v3", "rubin_lpx_kimi_k2_5"])
+@pytest.mark.parametrize("capacity", [True, False])
+def test_layers_placed_each_by_itself_are_at_least_as_quick(name: str, capacity: bool) -> None:
+    scenario = load_scenario(name, ["workload.batch=72"])
+    alike = best_placement(scenario, capacity=capacity)
+    began = time.perf_counter()
+    free = best_placement(scenario, capacity=capacity, alike=False)
+    assert time.perf_counter() - began < 20  # 0.5 s on an idle core
+    assert free.placement.objective_s <= alike.placement.objective_s * (1 + 1e-9)
+    assert free.placement.gap < 1e-6
+    assert free.problem.objective(free.placement.device) == pytest.approx(free.placement.objective_s, rel=1e-9)
+    assert not capacity or free.problem.fits(free.placement.device)
 
 
 def test_a_plan_with_a_pipeline_is_refused() -> None:

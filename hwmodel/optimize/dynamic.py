@@ -72,13 +72,14 @@ def chain(problem: Problem) -> Placement:
 
 def width(problem: Problem) -> int:
     """Entries of the largest table that `chain` needs."""
-    order = _order(problem, ())
-    return int(len(problem.devices)) ** (1 + max(len(scope) for _, scope in order))
+    most: int = max(len(scope) for _, scope in _order(problem, ()))
+    return pow(len(problem.devices), most + 1)
 
 
 def layers(runs: Sequence[Run]) -> Placement:
-    """The optimum of runs of equal layers without capacity, each by a (min, +) power of its layer's device-in -> device-out
-    matrix.
+    """The optimum of runs of equal layers without capacity.
+
+    A run is a (min, +) power of one layer's matrix of seconds from its device in to its device out.
 
     Returns
     -------
@@ -100,8 +101,9 @@ def layers(runs: Sequence[Run]) -> Placement:
     states = path(int(start), int(end))
     device: list[int] = []
     seconds = 0.0
-    for number, (run, one) in enumerate((run, one) for run, one in zip(runs, known, strict=True) for _ in range(run.count)):
-        chosen = one.backtrack({run.first: states[number], run.last: states[number + 1]})
+    single = [pair for pair in zip(runs, known, strict=True) for _ in range(pair[0].count)]
+    for (run, one), below, above in zip(single, states[:-1], states[1:], strict=True):
+        chosen = one.backtrack({run.first: below, run.last: above})
         seconds += run.layer.objective(chosen)
         device += chosen
     return Placement(tuple(device), seconds, method, seconds)

@@ -48,8 +48,8 @@ def highs(problem: Problem, *, limit_s: float = 60.0) -> Placement:
             return infeasible(METHOD)
         device = found[0][: ops * devices].reshape(ops, devices).argmax(axis=1).tolist()
         if problem.fits(device):
-            break
-    return answer(problem, device, METHOD, found[1])
+            return answer(problem, device, METHOD, found[1])
+    raise InternalError("HiGHS exceeded a capacity")
 
 
 Rows = tuple[Any, Array, Array]

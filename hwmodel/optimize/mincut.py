@@ -30,7 +30,7 @@ def cut(problem: Problem) -> Placement:
     known = [table[np.isfinite(table)] for table in (unary, *pairs.values())]
     never = 2.0 * sum(float(np.abs(part).sum()) for part in known) + 1.0  # dearer than anything possible
     unary = np.where(np.isfinite(unary), unary, never)
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[object] = nx.DiGraph()
     graph.add_nodes_from(("source", "sink"))
     for (one, other), table in pairs.items():
         w = np.where(np.isfinite(table), table, never)

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from hwmodel.graph import Op, OpGraph
+from hwmodel.graph import OpGraph
 from hwmodel.hardware import Cluster, Pool
 from hwmodel.kernels import columns as c
 from hwmodel.kernels import kinds

@@ -55,11 +55,16 @@ class Problem:
 
     def __post_init__(self) -> None:
         ops, devices = len(self.ops), len(self.devices)
-        put = lambda name, value: object.__setattr__(self, name, np.asarray(value, dtype=np.float64))  # noqa: E731
+
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, np.asarray(value, dtype=np.float64))
+
         put("seconds", self.seconds)
         put("count", self.count if np.size(self.count) else np.ones(ops))
         held = np.asarray(self.bytes, dtype=np.float64)
-        put("bytes", np.zeros((ops, devices)) if not held.size else held[:, None].repeat(devices, 1) if held.ndim == 1 else held)
+        put(
+            "bytes", np.zeros((ops, devices)) if not held.size else held[:, None].repeat(devices, 1) if held.ndim == 1 else held
+        )
         object.__setattr__(self, "memory", self.memory or tuple(range(devices)))
         put("capacity", self.capacity if np.size(self.capacity) else np.full(1 + max(self.memory), np.inf))
         shapes = (self.seconds.shape, self.count.shape, self.bytes.shape, (len(self.memory), *self.capacity.shape))
@@ -119,8 +124,8 @@ class Problem:
         return found
 
     def fits(self, device: Sequence[int] | Ints) -> bool:
-        """Whether every memory holds what is placed in it."""
-        return bool((self.used(device) <= self.capacity).all())
+        """Whether every memory holds what is placed in it, rounding aside."""
+        return bool((self.used(device) <= self.capacity * (1 + 1e-9)).all())
 
 
 @dataclass(frozen=True, eq=False)

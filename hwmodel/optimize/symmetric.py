@@ -17,7 +17,8 @@ import numpy as np
 
 from hwmodel.optimize.dynamic import Elimination, eliminate, layers
 from hwmodel.optimize.milp import SHARES, Rows, minimise
-from hwmodel.optimize.problem import Array, Ints, Placement, Run, Stack, infeasible
+from hwmodel.optimize.problem import Array, Ints, Placement, Run, Stack, answer, infeasible
+from hwmodel.spec.errors import InternalError
 
 METHOD = "HiGHS over counts of equal layers"
 
@@ -43,9 +44,8 @@ def stacked(stack: Stack, *, limit_s: float = 60.0) -> Placement:
             return infeasible(METHOD)
         device = program.devices(np.rint(found[0]).astype(np.int64))
         if written_out.fits(device):
-            break
-    seconds = written_out.objective(device)
-    return Placement(tuple(device), seconds, METHOD, min(found[1], seconds))
+            return answer(written_out, device, METHOD, found[1])
+    raise InternalError("HiGHS exceeded a capacity")
 
 
 class _Table:
@@ -147,8 +147,8 @@ class _Program:
             for run, tables in zip(self.stack.runs, self.tables, strict=True):
                 counted = {table.ops[-1]: table for table in tables[:-1]} | dict.fromkeys((run.first, run.last), tables[-1])
                 for op, table in counted.items():
-                    for device in (d for d in range(self.wide) if memory[d] == one and run.layer.bytes[op, d]):
-                        parts.append((table.sums((op,))[device], float(run.layer.bytes[op, device]) / scale))
+                    held = run.layer.bytes[op] / scale
+                    parts += [(table.sums((op,))[d], float(held[d])) for d in range(self.wide) if memory[d] == one and held[d]]
             if parts:
                 self._add(parts, -np.inf, share if capacity[one] else 0.0)
 
@@ -157,7 +157,7 @@ class _Program:
         device: list[int] = []
         for number, run in enumerate(self.stack.runs):
             left = {id(table): solution[table.index] for table in self.tables[number]}
-            graph = nx.MultiDiGraph()
+            graph: nx.MultiDiGraph[int] = nx.MultiDiGraph()
             ends = left[id(self.tables[number][-1])]
             graph.add_edges_from((a, b) for a in range(self.wide) for b in range(self.wide) for _ in range(int(ends[a, b])))
             start = int(solution[self._ends(number)].argmax())
