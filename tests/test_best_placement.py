@@ -70,6 +70,31 @@ def test_the_objective_of_a_plan_is_what_run_says_of_it(name: str, far: str, bat
         assert objective(scenario, device) + host_s(scenario) == pytest.approx(step.makespan_s, rel=1e-9), plan
 
 
+SHARDED: list[tuple[str, dict[str, dict[str, object]]]] = [
+    ("8", {"tensor": {"degree": 8, "pool": "gpu"}, "expert": {"degree": 8, "pool": "gpu"}}),  # summed by all_reduce
+    ("16", {"tensor": {"degree": 8, "pool": "gpu"}, "expert": {"degree": 16, "pool": "gpu"}}),  # dispatched and gathered
+    ("16", {"context": {"degree": 2, "pool": "gpu"}, "expert": {"degree": 8, "pool": "gpu"}}),
+]
+
+
+@pytest.mark.parametrize(("count", "sharding"), SHARDED)
+@pytest.mark.parametrize("copies", ["per_expert", "hidden"])
+@pytest.mark.parametrize("more", [[], ["workload.speculative={draft: 1, acceptance: 0.8}"]])
+def test_so_it_is_with_collectives_and_drafts(
+    count: str, sharding: dict[str, dict[str, object]], copies: str, more: list[str]
+) -> None:
+    settings = ["workload.batch=64", f"cluster.pools.gpu.count={count}", *more]
+    scenario = load_scenario("rubin_lpddr_deepseek_v3", settings)
+    moved = {"disaggregate": {"to": "lpddr", "move": "experts", "copies": copies}}
+    whole = {kind: fields for kind, fields in sharding.items()}
+    rest = {kind: fields for kind, fields in sharding.items() if kind != "expert"}
+    priced = with_plan(scenario, moved, whole)
+    for plan, device in (([whole], "gpu"), ([moved, rest], "lpddr")):
+        step = run(with_plan(scenario, *plan)).step
+        found = objective(priced, experts_on(device))
+        assert found + host_s(scenario) == pytest.approx(step.makespan_s, rel=1e-9), plan
+
+
 def test_streamed_experts_take_what_run_says_less_what_runs_beside_the_load() -> None:
     scenario = load_scenario("rubin_lpddr_deepseek_v3", ["workload.batch=72"])
     result = run(with_plan(scenario, {"offload": {"to": "lpddr"}}, FILL))

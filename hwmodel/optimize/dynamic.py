@@ -73,7 +73,8 @@ def chain(problem: Problem) -> Placement:
 def width(problem: Problem) -> int:
     """Entries of the largest table that `chain` needs."""
     most: int = max(len(scope) for _, scope in _order(problem, ()))
-    return pow(len(problem.devices), most + 1)
+    entries: int = len(problem.devices) ** (most + 1)
+    return entries
 
 
 def layers(runs: Sequence[Run]) -> Placement:

@@ -83,7 +83,8 @@ class Prices:
 def prices(scenario: Scenario) -> Prices:
     """Price every op on every pool, and every tensor on every way, at the scenario's point with one micro-batch.
 
-    A pool of several chips that the plan does not shard by expert spreads the experts over as many groups as divide it.
+    A pool of several chips that the plan shards neither by expert nor by tensor spreads the experts over as many groups as
+    divide it.
 
     Raises
     ------
@@ -125,7 +126,7 @@ def _sharding(scenario: Scenario, graph: OpGraph, pool: Pool, notes: list[str]) 
     first = scenario.cluster.pools[0].name
     mine = [s for s in scenario.plan if s.kind in SHARDING and (getattr(s, "pool", "") or first) == pool.name]
     held = max((op.experts.held for op in graph.ops() if op.experts), default=0)
-    if held and pool.count > 1 and not any(s.kind == "expert" for s in mine):
+    if held and pool.count > 1 and not any(s.kind in ("expert", "tensor") for s in mine):
         groups = max(n for n in range(1, min(held, pool.count) + 1) if pool.count % n == 0)
         mine.append(Strategy.kinds["expert"].model_validate({"pool": pool.name, "degree": groups}))
         notes.append(f"pool {pool.name}: the plan does not say how it shares the experts; {groups} groups are taken")
