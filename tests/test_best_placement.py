@@ -79,17 +79,16 @@ SHARDED: list[tuple[str, dict[str, dict[str, object]]]] = [
 
 @pytest.mark.parametrize(("count", "sharding"), SHARDED)
 @pytest.mark.parametrize("copies", ["per_expert", "hidden"])
-@pytest.mark.parametrize("more", [[], ["workload.speculative={draft: 1, acceptance: 0.8}"]])
+@pytest.mark.parametrize("more", [[], ["workload.speculative={draft: 1, acceptance: 0.8}"], ["model=qwen3-235b-a22b"]])
 def test_so_it_is_with_collectives_and_drafts(
     count: str, sharding: dict[str, dict[str, object]], copies: str, more: list[str]
 ) -> None:
     settings = ["workload.batch=64", f"cluster.pools.gpu.count={count}", *more]
     scenario = load_scenario("rubin_lpddr_deepseek_v3", settings)
     moved = {"disaggregate": {"to": "lpddr", "move": "experts", "copies": copies}}
-    whole = {kind: fields for kind, fields in sharding.items()}
     rest = {kind: fields for kind, fields in sharding.items() if kind != "expert"}
-    priced = with_plan(scenario, moved, whole)
-    for plan, device in (([whole], "gpu"), ([moved, rest], "lpddr")):
+    priced = with_plan(scenario, moved, sharding)
+    for plan, device in (([sharding], "gpu"), ([moved, rest], "lpddr")):
         step = run(with_plan(scenario, *plan)).step
         found = objective(priced, experts_on(device))
         assert found + host_s(scenario) == pytest.approx(step.makespan_s, rel=1e-9), plan
@@ -190,6 +189,24 @@ def test_the_crossing_is_where_the_weights_take_as_long_as_the_tokens() -> None:
         near = objective(at, experts_on("lpddr")) < objective(at, experts_on("gpu<lpddr"))
         low, high = (middle, high) if near else (low, middle)
     assert low * 8 / 256 == pytest.approx(per_expert, rel=0.1)
+
+
+@pytest.mark.parametrize("tokens", [512, 4096, 32768])
+def test_a_host_computes_experts_below_the_crossing_and_streams_them_above(tokens: int) -> None:
+    """Mixtral beside one RTX 4090: which way is best is what `run` says of the two plans."""
+    settings = ["workload.phase=prefill", f"workload.new_tokens={tokens}", "workload.context=0"]
+    name = "rtx4090_mixtral_offload"
+    steps = {mode: run(load_scenario(name, [*settings, f"plan.0.offload.mode={mode}"])).step for mode in ("compute", "stream")}
+    scenario = load_scenario(name, settings)
+    found = best_placement(scenario)
+    best = min(step.makespan_s for step in steps.values())
+    assert found.placement.objective_s + host_s(scenario) <= best * (1 + 1e-9)
+    streams = steps["stream"].makespan_s < steps["compute"].makespan_s
+    assert found.classes["attention+moe experts"] == ("gpu<host" if streams else "host")
+    assert streams == (tokens > 10_000)
+    for mode, device in (("compute", "host"), ("stream", "gpu<host")):
+        added = objective(scenario, experts_on(device)) + host_s(scenario)
+        assert added == pytest.approx(steps[mode].makespan_s, rel=1e-9)
 
 
 def test_capacity_can_only_lengthen_the_step() -> None:

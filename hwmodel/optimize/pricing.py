@@ -219,19 +219,28 @@ def _apart(
 ) -> dict[Pair, float]:
     """Seconds on the edges around the experts when they lie on `other` and the rest on `one`.
 
-    With them goes what the absence of experts changes in the collectives of `one`.
+    With them goes what the absence of experts changes in the collectives of `one`. Tokens are copied as the plan's
+    `disaggregate` says; in the way that takes less where there is none.
     """
     edges = [pair for pair in graph.nx.edges if (graph.op(pair[0]).role == "experts") != (graph.op(pair[1]).role == "experts")]
     if not edges:
         return {}
-    copies = next((s.copies for s in scenario.plan if s.kind == "disaggregate"), "per_expert")  # type: ignore[attr-defined]
-    moved = Strategy.kinds["disaggregate"].model_validate({"to": other, "move": "experts", "copies": copies})
-    rest = [s for s in plans[one] if s.kind != "expert"]
-    placed = _placed(graph, scenario.cluster, [moved, *rest, *plans[other]], one)
+    stated = [str(getattr(strategy, "copies", "")) for strategy in scenario.plan if strategy.kind == "disaggregate"]
+    plan = [*(s for s in plans[one] if s.kind != "expert"), *plans[other]]
+    ways = []
+    for copies in stated or ["per_expert", "hidden"]:
+        moved = Strategy.kinds["disaggregate"].model_validate({"to": other, "move": "experts", "copies": copies})
+        placed = _placed(graph, scenario.cluster, [moved, *plan], one)
+        ways.append(_around(graph, scenario, placed, home[one], edges))
+    return min(ways, key=lambda way: sum(way.values()))
+
+
+def _around(graph: OpGraph, scenario: Scenario, placed: OpGraph, home: PoolCosts, edges: Sequence[Pair]) -> dict[Pair, float]:
+    """Seconds on the given edges of a graph whose experts lie on another pool than `home`."""
     timed = _timed(placed, scenario.cluster, scenario.workload)
     found: dict[Pair, float] = {}
     left = {op.name for op in placed.ops(lambda op: op.name not in graph.nx)}
-    change = {segment.name: -home[one].collectives.get(segment.name, 0.0) for segment in graph.segments}
+    change = {segment.name: -home.collectives.get(segment.name, 0.0) for segment in graph.segments}
     for source, target in edges:
         between = [name for name in left if _base(graph, placed, name) == source and target in _ends(graph, placed, name)]
         found[source, target] = sum(timed[name] for name in between)
