@@ -88,11 +88,11 @@ def _resident(
         weights[op.tier or main] = weights.get(op.tier or main, 0.0) + held * once
         if op.kept is not None:
             tier = op.kv_tier or main
-            kv[tier] = kv.get(tier, 0.0) + _cache(op, symbols, workload) * once
+            kv[tier] = kv.get(tier, 0.0) + cache_bytes(op, symbols, workload) * once
     return weights, kv
 
 
-def _cache(op: Op, symbols: Mapping[str, float], workload: Workload) -> float:
+def cache_bytes(op: Op, symbols: Mapping[str, float], workload: Workload) -> float:
     """Bytes that the op's layer keeps on one chip for the sequences of its phase."""
     if op.kept is None:
         return 0.0

@@ -112,10 +112,10 @@ def transfer(graph: OpGraph, cluster: Cluster, name: str, source: str, target: s
             graph.disconnect(source, target)
             graph.connect(op.name, target)
             return
-    graph.insert_after(source, _transfer(cluster, name, first, second.pool, elements, width), only=[target])
+    graph.insert_after(source, transfer_op(cluster, name, first, second.pool, elements, width), only=[target])
 
 
-def _transfer(cluster: Cluster, name: str, source: Op, pool: str, elements: Dim, width: float) -> Op:
+def transfer_op(cluster: Cluster, name: str, source: Op, pool: str, elements: Dim, width: float) -> Op:
     """The op that carries the output of `source` to another pool."""
     wire = cluster.wire(source.pool, pool)
     way = f"{source.pool}>{pool}"
@@ -138,7 +138,7 @@ def move(graph: OpGraph, cluster: Cluster, where: Callable[[Op], bool], pool: st
     for start, end in graph.borders().values():  # what a layer leaves goes back to where the next one starts
         if end.delivers != start.pool:
             name = f"{end.name}>{start.pool}"
-            graph.insert_after(end.name, _transfer(cluster, name, end, start.pool, end.out.scaled(copies), end.out_bytes))
+            graph.insert_after(end.name, transfer_op(cluster, name, end, start.pool, end.out.scaled(copies), end.out_bytes))
 
 
 def check_divides(graph: OpGraph, pool: Pool, what: str, pieces: float, by: int, remedy: str = "") -> None:
