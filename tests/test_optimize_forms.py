@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from itertools import pairwise
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwmodel.kernels.routing import distinct_experts
+from hwmodel.loads import expected_maximum, normal_maximum, rank_imbalance, tile_efficiency
+from hwmodel.optimize import caches
 from hwmodel.optimize import provisioning as pools
 from hwmodel.optimize.provisioning import Stage
-from hwmodel.routing import normal_maximum
+from hwmodel.routing import Routing, zipf
 
 
 # --- attention devices per FFN device (theory.md 1.3; arXiv 2601.21351) ----------------------------------------------
@@ -94,3 +98,122 @@ def test_straggler_barrier_exactly() -> None:
     assert normal_maximum(2) == pytest.approx(np.pi**-0.5, rel=1e-12)
     assert normal_maximum(3) == pytest.approx(1.5 * np.pi**-0.5, rel=1e-12)
     assert all(later > earlier for earlier, later in pairwise(normal_maximum(n) for n in range(1, 300)))
+
+
+# --- caches of experts (theory.md 3) ---------------------------------------------------------------------------------
+def simulated_lru(popularity: np.ndarray, capacity: int, requests: int) -> float:
+    """Share of hits of a cache that holds the last used, after as many requests to warm it."""
+    asked = np.random.default_rng(4).choice(len(popularity), 2 * requests, p=popularity)
+    kept: OrderedDict[int, None] = OrderedDict()
+    hits = 0
+    for number, expert in enumerate(asked.tolist()):
+        if expert in kept:
+            kept.move_to_end(expert)
+            hits += number >= requests
+            continue
+        kept[expert] = None
+        if len(kept) > capacity:
+            kept.popitem(last=False)
+    return hits / requests
+
+
+@pytest.mark.parametrize(
+    ("s", "capacity", "lru", "lfu"),
+    [(1.0, 32, 0.531, 0.663), (1.0, 64, 0.680, 0.775), (1.0, 128, 0.838, 0.887),
+     (0.6, 32, 0.234, None), (0.6, 64, 0.401, None), (0.6, 128, 0.651, None)],
+)  # fmt: skip
+def test_hit_rates(s: float, capacity: int, lru: float, lfu: float | None) -> None:
+    popularity = zipf(256, s)
+    found = caches.lru_hit(popularity, capacity)
+    assert found == pytest.approx(lru, abs=0.0005)
+    assert found == pytest.approx(simulated_lru(popularity, capacity, 200_000), abs=0.005)
+    assert lfu is None or caches.lfu_hit(popularity, capacity) == pytest.approx(lfu, abs=0.0005)
+    assert caches.uniform_hit(256, capacity) < found < caches.lfu_hit(popularity, capacity)
+
+
+def test_hit_rates_at_the_ends() -> None:
+    alike = np.full(256, 1 / 256)
+    for capacity in (0, 1, 64, 256, 300):
+        expected = caches.uniform_hit(256, capacity)
+        assert caches.lru_hit(alike, capacity) == pytest.approx(expected)
+        assert caches.lfu_hit(alike, capacity) == pytest.approx(expected)
+    assert caches.lru_hit(np.array([0.5, 0.5, 0.0]), 2) == 1.0
+
+
+def test_a_batch_bounds_the_hits() -> None:
+    bins = Routing().bins(256, 8, 256, 1)
+    found = [caches.batch_bound(64, distinct_experts(tokens, bins)) for tokens in (1, 8, 32, 128, 4096)]
+    assert found == pytest.approx([1.0, 1.0, 64 / 163.31, 64 / 251.60, 64 / 256], rel=1e-4)
+
+
+# --- tokens on experts (theory.md 2) ---------------------------------------------------------------------------------
+def chosen(tokens: int, experts: int, topk: int, seed: int = 0) -> np.ndarray:
+    """(tokens, topk) different experts, uniform."""
+    return np.random.default_rng(seed).random((tokens, experts)).argpartition(topk - 1, axis=1)[:, :topk]
+
+
+@pytest.mark.parametrize(
+    ("experts", "topk", "tokens", "expected"),
+    [(256, 8, 1, 8), (256, 8, 8, 57.42), (256, 8, 32, 163.31), (256, 8, 64, 222.44), (256, 8, 128, 251.60),
+     (128, 8, 32, 111.77), (128, 4, 64, 111.22), (8, 2, 4, 5.469), (384, 8, 128, 358.06)],
+)  # fmt: skip
+def test_distinct_experts(experts: int, topk: int, tokens: int, expected: float) -> None:
+    found = distinct_experts(tokens, Routing().bins(experts, topk, experts, 1))
+    assert found == pytest.approx(expected, abs=0.005)
+    drawn = [len(np.unique(chosen(tokens, experts, topk, seed))) for seed in range(100)]
+    assert found == pytest.approx(np.mean(drawn), rel=0.02)
+
+
+def test_pairs_are_conserved_and_all_experts_are_dense() -> None:
+    for kind in ("uniform", "zipf"):
+        routing = Routing(kind=kind, s=0.63)
+        assert routing.inclusion(256, 8).sum() == pytest.approx(8)
+        assert routing.inclusion(8, 8).tolist() == [1.0] * 8
+        assert distinct_experts(3.0, routing.bins(8, 8, 8, 1)) == 8  # k = E: D = E
+        assert expected_maximum(7, routing.inclusion(8, 8)) == 7
+    assert rank_imbalance(64, 8, 8, 4) == 1
+    assert rank_imbalance(64, 256, 8, 1) == 1
+    assert distinct_experts(5.0, Routing().bins(1, 1, 1, 1)) == 1  # one expert: dense
+
+
+@pytest.mark.parametrize(("tokens", "expected"), [(128, 10.52), (4096, 160.6), (16_384, 576.1)])
+def test_fullest_expert(tokens: int, expected: float) -> None:
+    found = expected_maximum(tokens, Routing().inclusion(256, 8))
+    assert found == pytest.approx(expected, rel=1e-3, abs=0.005)
+    if tokens == 128:
+        drawn = [np.bincount(chosen(tokens, 256, 8, seed).ravel()).max() for seed in range(1500)]
+        assert found == pytest.approx(np.mean(drawn), abs=0.08)
+
+
+def test_fullest_expert_of_a_law() -> None:
+    inclusion = Routing(kind="zipf", s=1.2).inclusion(16, 2)
+    drawn = np.random.default_rng(3).binomial(40, inclusion, (50_000, 16)).max(axis=1).mean()
+    assert expected_maximum(40, inclusion) == pytest.approx(drawn, rel=2e-3)
+    assert expected_maximum(5, np.array([0.5, 0.0])) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ranks", "expected"),
+    [(4096, 8, 1.021), (4096, 32, 1.063), (4096, 64, 1.101), (4096, 128, 1.159), (4096, 256, 1.246), (1024, 32, 1.126)],
+)
+def test_imbalance_of_ranks(tokens: int, ranks: int, expected: float) -> None:
+    found = rank_imbalance(tokens, 256, 8, ranks)
+    assert found == pytest.approx(expected, abs=0.001)
+    drawn = []
+    for seed in range(20):
+        loads = np.bincount(chosen(tokens, 256, 8, seed).ravel(), minlength=256).reshape(ranks, -1).sum(axis=1)
+        drawn.append(loads.max() / loads.mean())
+    assert found == pytest.approx(np.mean(drawn), abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("rows", "mean", "expected"),
+    [(128, 96, 0.7495), (128, 128, 0.6773), (128, 32, 0.25), (128, 64, 0.5), (64, 16, 0.25), (64, 32, 0.5),
+     (64, 64, 0.682), (64, 128, 0.808), (64, 256, 0.892)],
+)  # fmt: skip
+def test_tiles_over_random_groups(rows: int, mean: int, expected: float) -> None:
+    tokens = mean * 32
+    found = tile_efficiency(tokens, 1 / 32, rows)
+    assert found == pytest.approx(expected, abs=0.0005)
+    drawn = np.random.default_rng(5).binomial(tokens, 1 / 32, 200_000)
+    assert found == pytest.approx(drawn.mean() / (rows * np.ceil(drawn / rows).mean()), rel=2e-3)

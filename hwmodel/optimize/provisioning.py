@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.routing import normal_maximum
+from hwmodel.loads import normal_maximum
 
 Array = NDArray[np.float64]
 
