@@ -35,7 +35,7 @@ def expected_maximum(tokens: int, inclusion: Array) -> float:
     """Expected tokens on the fullest expert: the sum over n of 1 - product of P(X_e <= n), X_e ~ Binomial(tokens, q_e).
 
     The experts are taken as independent, although their loads sum to tokens x topk: (256, 8) at 128 tokens gives 10.52, and
-    10.54 when drawn.
+    10.53 when drawn 20,000 times.
 
     Parameters
     ----------

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from hwmodel.kernels.routing import distinct_experts
 from hwmodel.loads import expected_maximum, normal_maximum, rank_imbalance, tile_efficiency
-from hwmodel.optimize import caches
+from hwmodel.model.dtypes import fmt
+from hwmodel.model.load import load_model
+from hwmodel.optimize import caches, offload
 from hwmodel.optimize import provisioning as pools
+from hwmodel.optimize.offload import Device, Link, Offloaded
 from hwmodel.optimize.provisioning import Stage
 from hwmodel.routing import Routing, zipf
 
@@ -217,3 +222,154 @@ def test_tiles_over_random_groups(rows: int, mean: int, expected: float) -> None
     assert found == pytest.approx(expected, abs=0.0005)
     drawn = np.random.default_rng(5).binomial(tokens, 1 / 32, 200_000)
     assert found == pytest.approx(drawn.mean() / (rows * np.ceil(drawn / rows).mean()), rel=2e-3)
+
+
+# --- experts outside the fast memory (theory.md 3) -------------------------------------------------------------------
+FREE = 1e30
+MIXTRAL = 3 * 4096 * 14336
+
+
+def far_expert(near_peak: float, link: float, **changes: float) -> Offloaded:
+    """A BF16 expert of Mixtral; what is not given is free: a stream bound by the link against arithmetic that binds."""
+    found = Offloaded(MIXTRAL, 2, 0.0, Device(FREE, FREE), Device(near_peak, FREE), Link(link))
+    return replace(found, **changes)
+
+
+@pytest.mark.parametrize(("near", "link", "expected"), [(2e12, 25e9, 80), (20e12, 25e9, 800), (4e12, 55e9, 73)])
+def test_crossing_of_link_and_arithmetic(near: float, link: float, expected: float) -> None:
+    form = offload.compute_bound_crossing(2, near, link)
+    assert form == pytest.approx(expected, rel=0.02)
+    assert far_expert(near, link).crossing() == pytest.approx(form, rel=1e-9)
+    # activations (earlier) and the fast device's own time (later) move it by 11 % at most here
+    whole = Offloaded(MIXTRAL, 2, 4 * 4096, Device(150e12, 1e12), Device(near, 300e9), Link(link, 10e-6))
+    assert whole.crossing() == pytest.approx(form, rel=0.12)
+
+
+def test_weights_of_an_expert_over_a_link() -> None:
+    assert far_expert(1e12, 25e9).move_s(1) == pytest.approx(14.1e-3, rel=2e-3)
+    assert far_expert(1e12, 55e9).move_s(1) == pytest.approx(6.4e-3, rel=2e-3)
+    assert far_expert(1e12, 25e9, ahead_s=4e-3).move_s(1) == pytest.approx(10.1e-3, rel=2e-3)
+    assert far_expert(1e12, 25e9, ahead_s=1.0, fast=Device(1e12, 1e12)).move_s(1) == pytest.approx(352.3e6 / 1e12, rel=1e-3)
+    assert offload.traffic_ratio(14336, 2, 2, 1) == 21_504
+
+
+_rate = st.floats(1e9, 1e14)
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(_rate, _rate, _rate, _rate, _rate, st.floats(0, 1e-2), st.floats(0, 1e-4), st.floats(0, 65536))
+def test_crossing_is_the_first_and_equals_bisection(
+    fast: float, fast_bytes: float, near: float, near_bytes: float, link: float, ahead: float, latency: float, moved: float
+) -> None:
+    expert = Offloaded(MIXTRAL, 2, moved, Device(fast, fast_bytes), Device(near, near_bytes), Link(link, latency), ahead)
+    wins = lambda tokens: expert.near_s(tokens) >= expert.move_s(tokens)  # noqa: E731
+    found = expert.crossing()
+    if found == 0:
+        assert wins(0)
+        return
+    grid = np.geomspace(1e-3, 1e9, 400)
+    assert not any(wins(tokens) for tokens in (0.0, *grid) if tokens < found * (1 - 1e-6))
+    if found < 1e9:
+        low, high = 0.0, float(min((tokens for tokens in grid if wins(tokens)), default=found))
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (low, middle) if wins(middle) else (middle, high)
+        assert expert.near_s(found) == pytest.approx(expert.move_s(high), rel=1e-9)
+
+
+def test_memory_bound_near_always_wins_over_a_slower_link() -> None:
+    expert = far_expert(1e15, 25e9, near=Device(FREE, 26e9))
+    assert expert.crossing() == float("inf")
+    assert replace(expert, near=Device(FREE, 24e9)).crossing() == 0
+
+
+def test_near_memory_bounds_tokens() -> None:
+    model, fp8 = load_model("deepseek-v3"), fmt("fp8")
+    assert offload.near_tokens_per_s(model, 460e9, fp8) == pytest.approx(22.5, abs=0.05)
+    assert offload.near_tokens_per_s(model, 460e9, fp8, shared=True) == pytest.approx(20.0, abs=0.05)
+    assert offload.near_tokens_per_s(model, 460e9, fmt("bf16")) == pytest.approx(11.25, abs=0.03)
+
+
+def test_shares_finish_together() -> None:
+    expert = Offloaded(MIXTRAL, 2, 4 * 4096, Device(150e12, 1e12), Device(2e12, 300e9), Link(25e9))
+    for tokens in (1, 40, 80, 4000):
+        q = offload.split_share(expert.move_s(tokens), expert.near_s(tokens))
+        assert q * expert.move_s(tokens) == pytest.approx((1 - q) * expert.near_s(tokens))
+    assert offload.streamed_misses(1, 11.8e9, 47.5e9) == pytest.approx(0.248, abs=0.0005)
+    q = offload.streamed_misses(8, 11.8e9, 47.5e9)
+    assert q / 11.8e9 == pytest.approx((8 - q) / (47.5e9 - 11.8e9))  # the host computes with what the link leaves
+    q = offload.streamed_misses(8, 11.8e9, 47.5e9, shared=False)
+    assert q / 11.8e9 == pytest.approx((8 - q) / 47.5e9)
+    shares = [offload.streamed_misses(8, link, 47.5e9) for link in (10e9, 30e9, 47.4e9, 47.5e9, 60e9)]
+    assert shares == sorted(shares)
+    assert shares[2] == pytest.approx(8, rel=0.003)  # q -> m as B_P -> B_H
+    assert shares[3:] == [8, 8]
+
+
+layers = st.lists(st.integers(0, 400), min_size=1, max_size=8)
+experts = st.builds(
+    far_expert, st.sampled_from([1e12, 4e12]), st.sampled_from([25e9, 100e9]), ahead_s=st.sampled_from([0.0, 1e-3]),
+    fast=st.sampled_from([Device(1e14, 1e12), Device(1e13, 2e11)]), moved_bytes=st.sampled_from([0.0, 16384.0]),
+)  # fmt: skip
+
+
+@settings(derandomize=True, max_examples=120, deadline=None)
+@given(layers, experts)
+def test_places_equal_brute_force(tokens: list[int], expert: Offloaded) -> None:
+    move = np.array([expert.move_s(m) if m else 0.0 for m in tokens])
+    near = np.array([expert.near_s(m) if m else 0.0 for m in tokens])
+    choices = np.array(list(product((0, 1), repeat=len(tokens))))
+    one = offload.assign(tokens, expert)
+    assert one.seconds == pytest.approx((choices @ move + (1 - choices) @ near).min())
+    both = offload.assign(tokens, expert, side_by_side=True)
+    share = np.array(both.fast)
+    assert max(share @ move, (1 - share) @ near) == pytest.approx(both.seconds)
+    assert both.seconds <= np.maximum(choices @ move, (1 - choices) @ near).min() * (1 + 1e-12)
+    assert sum(0 < part < 1 for part in both.fast) <= 1
+    # a linear program in the shares and the time
+    n = len(tokens)
+    rows = np.vstack([np.append(move, -1), np.append(-near, -1)])
+    exact = linprog(np.append(np.zeros(n), 1), rows, [0, -near.sum()], bounds=[(0, 1)] * n + [(0, None)])
+    assert both.seconds == pytest.approx(exact.fun, rel=1e-7, abs=1e-12)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(layers)
+def test_the_fast_device_takes_experts_by_a_threshold(tokens: list[int]) -> None:
+    expert = far_expert(2e12, 25e9, fast=Device(1e14, 1e12), near=Device(2e12, 3e11), moved_bytes=16384.0)
+    for side_by_side in (False, True):
+        found = offload.assign(tokens, expert, side_by_side=side_by_side)
+        for m, part in zip(tokens, found.fast, strict=True):
+            if m != found.threshold:
+                assert part == float(m > found.threshold)
+        assert all(part == 0 for m, part in zip(tokens, found.fast, strict=True) if m == 0)
+    threshold = offload.assign(tokens, expert).threshold
+    assert threshold >= expert.crossing()
+
+
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_the_near_share_falls_with_tokens_and_with_the_link(side_by_side: bool) -> None:
+    drawn = np.random.default_rng(6).poisson(1000 * zipf(64, 0.8)).astype(float)
+
+    def near_share(scale: float, link: float) -> float:
+        expert = far_expert(2e12, link, fast=Device(1e14, 1e12), near=Device(2e12, 3e11), moved_bytes=16384.0)
+        fast = np.array(offload.assign(scale * drawn, expert, side_by_side=side_by_side).fast)
+        return float((1 - fast).mean())
+
+    for values in ([near_share(scale, 25e9) for scale in (0.2, 1, 5, 25, 100)],
+                   [near_share(1, link) for link in (5e9, 25e9, 100e9, 400e9)]):  # fmt: skip
+        assert all(later <= earlier + 1e-12 for earlier, later in pairwise(values))
+        assert values[-1] < values[0]
+
+
+def test_turning_points_of_the_hierarchical_roofline() -> None:
+    host, gpu, link = Device(1.3e12, 100e9), Device(65e12, 300e9), 12e9
+    reached = lambda intensity, own: min(gpu.flops_per_s, gpu.bytes_per_s * own, link * intensity)  # noqa: E731
+    for lower, upper in ((4, 64), (64, 64), (64, 1000)):
+        first, second = offload.turning_points(host, gpu, link, lower, upper)
+        at_host = min(host.flops_per_s, host.bytes_per_s * lower)
+        assert reached(first, upper) == pytest.approx(at_host)
+        assert reached(0.99 * first, upper) < at_host
+        assert reached(second, upper) == pytest.approx(reached(1e9, upper))  # beyond P2 more per byte gains nothing
+        assert reached(0.99 * second, upper) < reached(1e9, upper)
+    assert offload.turning_points(host, gpu, link, 4, 64) == pytest.approx((400e9 / 12e9, 19.2e12 / 12e9))
