@@ -8,7 +8,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -253,16 +253,17 @@ def test_weights_of_an_expert_over_a_link() -> None:
     assert offload.traffic_ratio(14336, 2, 2, 1) == 21_504
 
 
-_rate = st.floats(1e9, 1e14)
+_rate = st.integers(10**9, 10**14)
 
 
 @settings(derandomize=True, max_examples=300, deadline=None)
-@given(_rate, _rate, _rate, _rate, _rate, st.floats(0, 1e-2), st.floats(0, 1e-4), st.floats(0, 65536))
+@given(_rate, _rate, _rate, _rate, _rate, st.floats(0, 1e-2), st.floats(0, 1e-4), st.sampled_from([0, 4096, 65536]))
 def test_crossing_is_the_first_and_equals_bisection(
     fast: float, fast_bytes: float, near: float, near_bytes: float, link: float, ahead: float, latency: float, moved: float
 ) -> None:
     expert = Offloaded(MIXTRAL, 2, moved, Device(fast, fast_bytes), Device(near, near_bytes), Link(link, latency), ahead)
     wins = lambda tokens: expert.near_s(tokens) >= expert.move_s(tokens)  # noqa: E731
+    assume(abs(1 / near - 1 / fast) > 0.01 / max(near, fast))  # else the two times differ by less than rounding
     found = expert.crossing()
     if found == 0:
         assert wins(0)
