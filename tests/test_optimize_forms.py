@@ -12,15 +12,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from hwmodel.hardware import load_chip, with_number
 from hwmodel.kernels.routing import distinct_experts
 from hwmodel.loads import expected_maximum, normal_maximum, rank_imbalance, tile_efficiency
+from hwmodel.lower.decoder import Formats
 from hwmodel.model.dtypes import fmt
 from hwmodel.model.load import load_model
-from hwmodel.optimize import caches, offload
+from hwmodel.optimize import caches, knee, offload, racks
 from hwmodel.optimize import provisioning as pools
 from hwmodel.optimize.offload import Device, Link, Offloaded
 from hwmodel.optimize.provisioning import Stage
 from hwmodel.routing import Routing, zipf
+from hwmodel.spec.errors import InputError
 
 
 # --- attention devices per FFN device (theory.md 1.3; arXiv 2601.21351) ----------------------------------------------
@@ -374,3 +377,90 @@ def test_turning_points_of_the_hierarchical_roofline() -> None:
         assert reached(second, upper) == pytest.approx(reached(1e9, upper))  # beyond P2 more per byte gains nothing
         assert reached(0.99 * second, upper) < reached(1e9, upper)
     assert offload.turning_points(host, gpu, link, 4, 64) == pytest.approx((400e9 / 12e9, 19.2e12 / 12e9))
+
+
+# --- the batch per expert (theory.md 2) ------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("chip", "dtype", "tokens", "batch"),
+    [("h100_sxm", "bf16", 295, 9451), ("h100_sxm", "fp8", 295, 9451), ("b200_sxm", "fp8", 281, None),
+     ("groq3_lpu", "fp8", 4.0, 128), ("h20_sxm", "fp8", 37, None)],
+)  # fmt: skip
+def test_knees(chip: str, dtype: str, tokens: float, batch: float | None) -> None:
+    found = knee.knee(load_chip(chip), dtype, dtype)
+    assert found == pytest.approx(tokens, abs=0.5 if tokens > 10 else 1e-9)
+    if batch:
+        assert knee.step_batch(found, 256, 8) == pytest.approx(batch, abs=5)
+    assert [knee.efficiency(scale * found, found, overlapped=False) for scale in (1, 4, 9)] == pytest.approx([0.5, 0.8, 0.9])
+    assert [knee.efficiency(scale * found, found) for scale in (0.5, 1, 4)] == pytest.approx([0.5, 1, 1])
+
+
+def test_tokens_under_a_time_limit() -> None:
+    # three stages of 16.6 ms over 61 layers leave 272 us (theory.md 1.2)
+    assert pytest.approx(272e-6, abs=0.5e-6) == 16.6e-3 / 61
+    found = knee.most_tokens(272e-6, 1e15, 44.04e6, 8, 22e-6)
+    assert found * 8 * 2 * 44.04e6 / 1e15 == pytest.approx(250e-6)
+    assert knee.most_tokens(10e-6, 1e15, 44.04e6, 8, 22e-6) == 0
+
+
+# --- racks (issue; chips/groq3_lpu.yaml: 256 x 500 MB) ---------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("model", "count", "load"),
+    [("gpt-oss-120b", 1, 0.90), ("deepseek-v4-flash", 3, 2.16), ("deepseek-v3", 6, 5.11), ("kimi-k2.5", 8, 7.93)],
+)
+def test_racks_by_capacity(model: str, count: int, load: float) -> None:
+    found = racks.expert_racks(load_model(model), load_chip("groq3_lpu"), fmt("fp8"), "fp8")
+    assert found.count == count
+    assert found.loads["capacity"] == pytest.approx(load, abs=0.005)
+    assert found.limit == "capacity"
+    assert bool(found.warning) == (model == "kimi-k2.5")
+    if found.warning:
+        assert "0.9% of the memory of 8 racks of 256 groq3_lpu" in found.warning
+
+
+def test_racks_by_bandwidth_and_compute() -> None:
+    model, chip = load_model("deepseek-v3"), load_chip("groq3_lpu")
+    fp8, expert, layers = fmt("fp8"), 3 * 7168 * 2048, 58
+    few = racks.expert_racks(model, chip, fp8, "fp8", batch=32, seconds=1e-6)
+    assert few.limit == "bandwidth"
+    assert few.loads["bandwidth"] == pytest.approx(layers * 163.31 * expert / (256 * 150e12 * 1e-6), rel=1e-4)
+    many = racks.expert_racks(model, chip, fp8, "fp8", batch=32_768, seconds=1e-4)
+    assert many.limit == "compute"
+    assert many.loads["compute"] == pytest.approx(layers * 2 * 8 * expert * 32_768 / (256 * 1200e12 * 1e-4))
+    assert many.count == np.ceil(many.loads["compute"])
+    # beyond the knee compute binds, before it bandwidth: 128 tokens for (256, 8)
+    for batch, limit in ((100, "bandwidth"), (160, "compute")):
+        found = racks.expert_racks(model, chip, fp8, "fp8", batch=batch, seconds=1e-7).loads
+        assert max(("bandwidth", "compute"), key=lambda key: found[key]) == limit
+    assert racks.expert_racks(model, chip, fp8, "fp8", rack=64).count == 21
+    small = racks.expert_racks(model, with_number(chip, "memory.sram.capacity", 250e6), fp8, "fp8")
+    assert small.loads["capacity"] == pytest.approx(2 * 5.10866, rel=1e-5)
+
+
+def test_racks_say_what_cannot_be() -> None:
+    fp8, lpu = fmt("fp8"), load_chip("groq3_lpu")
+    with pytest.raises(InputError, match="no routed experts"):
+        racks.expert_racks(load_model("llama-3.1-8b"), lpu, fp8, "fp8")
+    with pytest.raises(InputError, match=r"multiplies .*, not nvfp4"):
+        racks.expert_racks(load_model("deepseek-v3"), lpu, fp8, "nvfp4")
+    formats = Formats(fmt("bf16"), fp8, fp8)
+    with pytest.raises(InputError, match="does not hold the"):
+        racks.attention_chips(load_model("deepseek-v3"), lpu, formats, "fp8", batch=1, context=4096, seconds=1.0)
+    with pytest.raises(InputError, match="does not read"):
+        racks.attention_chips(
+            load_model("deepseek-v3"), load_chip("rubin"), formats, "fp8", batch=1, context=4096, seconds=1e-6
+        )
+
+
+def test_attention_chips() -> None:
+    model, chip, formats = load_model("deepseek-v3"), load_chip("rubin"), Formats(fmt("bf16"), fmt("fp8"), fmt("fp8"))
+    found = racks.attention_chips(model, chip, formats, "fp8", batch=256, context=131_072, seconds=10e-3)
+    cache = 256 * 61 * 576 * 131_072
+    weights = 671.026e9 - 653.909e9  # all but the routed experts
+    bandwidth, capacity = float(chip.main.bandwidth_bytes_per_s), float(chip.main.capacity_bytes)
+    read = weights - 7168 * 129_280
+    assert found.loads["bandwidth"] == pytest.approx(cache / (bandwidth * 10e-3 - read), rel=1e-3)
+    assert found.loads["capacity"] == pytest.approx(cache / (0.92 * capacity - weights), rel=1e-3)
+    flops = 256 * (2 * read + 61 * 2 * 128 * (576 + 512) * 131_073)
+    assert found.loads["compute"] == pytest.approx(flops / (float(chip.peaks.by_dtype()["fp8"]) * 10e-3), rel=1e-3)
+    longer = racks.attention_chips(model, chip, formats, "fp8", batch=256, context=262_144, seconds=10e-3)
+    assert longer.loads["bandwidth"] == pytest.approx(2 * found.loads["bandwidth"])

@@ -15,12 +15,10 @@ from hwmodel.claims import models, money, rooflines, serving
 from hwmodel.claims.facts import decode_attention_intensity, hourly_usd
 from hwmodel.claims.forms import (
     batch_where_cache_equals_weights,
-    knee,
     margin,
     prefill_tokens,
     recompute_s_per_token,
     reload_bandwidth,
-    ridge,
     static_utilisation_exponential,
     static_utilisation_uniform,
     streaming_share,
@@ -29,6 +27,7 @@ from hwmodel.claims.forms import (
     ttft_two_stages,
 )
 from hwmodel.claims.rows import Claim, Library, Numbered, agree, row
+from hwmodel.optimize.knee import knee, ridge
 
 __all__ = [
     "CLAIMS",

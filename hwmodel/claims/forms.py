@@ -2,22 +2,6 @@
 
 from __future__ import annotations
 
-from hwmodel.hardware import Chip
-from hwmodel.model.dtypes import fmt
-
-
-def ridge(chip: Chip, dtype: str) -> float:
-    """Intensity (FLOP/B) above which a chip's dense peak binds, F / BW (Williams et al., Roofline, CACM 2009)."""
-    return float(chip.peaks.by_dtype()[dtype]) / float(chip.main.bandwidth_bytes_per_s)
-
-
-def knee(chip: Chip, dtype: str, stored: str) -> float:
-    """Rows of a weight GEMM at which reading and computing take equally long: F b_w / (2 BW), scales in b_w.
-
-    Derivation: a weight takes 2 m / F to compute with m rows, and b_w / BW to read.
-    """
-    return ridge(chip, dtype) * fmt(stored).bytes / 2
-
 
 def batch_where_cache_equals_weights(weights_bytes: float, context: int, kv_bytes_per_token: float) -> float:
     """Sequences whose cache is as large as the weights, both read once per decode step.
