@@ -19,6 +19,7 @@ from hwmodel.model.block import Count, Size
 from hwmodel.model.dtypes import Format, fmt
 from hwmodel.model.load import load_model
 from hwmodel.partition import Strategy
+from hwmodel.popularity import counted
 from hwmodel.routing import Routing
 from hwmodel.settings import override
 from hwmodel.spec import catalog, units, yamlfile
@@ -256,6 +257,7 @@ def scenario_from(document: Document, name: str) -> Scenario:
     names = list(spec.cluster.pools)
     problems += wrong_wires(spec.cluster.links, dict(zip(names, pools, strict=True)), document)
     plan = _try(problems, read_plan, document, spec.plan)
+    routing = _try(problems, counted, spec.workload.routing, document, model)
     formats = _try(problems, _formats, spec.dtypes, document)
     problems += wrong_plan(plan or (), names, pools[0], document)
     speculative = spec.workload.speculative
@@ -266,7 +268,8 @@ def scenario_from(document: Document, name: str) -> Scenario:
         raise InputError(list(dict.fromkeys(problems)))
     whole, kv_from = formats(model)
     cluster = Cluster(tuple(pool for pool in pools if pool is not None), spec.cluster.links)
-    return Scenario(name, model, whole, cluster, plan, spec.workload, kv_from, spec.title)
+    workload = spec.workload.model_copy(update={"routing": routing})
+    return Scenario(name, model, whole, cluster, plan, workload, kv_from, spec.title)
 
 
 Made = TypeVar("Made")

@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodel import replication
+from hwmodel.model.dtypes import fmt
+from hwmodel.result import Result
 from hwmodel.routing import Routing, zipf
+from hwmodel.run import run
+from hwmodel.scenario import load_scenario
 
 EXPERTS, TOPK, RANKS = 256, 8, 32
 
@@ -83,3 +87,68 @@ def test_more_slots_never_raise_the_heaviest_replica() -> None:
     heaviest = [(loads / replication.replicate(loads, slots)).max() for slots in range(64, 200)]
     assert heaviest == sorted(heaviest, reverse=True)
     assert replication.place(loads, 64, 64).imbalance(loads) == pytest.approx(loads.max() * 64 - 1)
+
+
+# --- in a plan -------------------------------------------------------------------------------------------------------
+def step(degree: int, redundant: int, routing: str, batch: int = 4096, **pool: int) -> Result:
+    changes = [f"plan.0={{expert: {{degree: {degree}, redundant: {redundant}}}}}", f"workload.routing={routing}",
+               f"workload.batch={batch}", "workload.context=1024", f"cluster.pools.gpu.count={degree}"]  # fmt: skip
+    return run(load_scenario("rubin_deepseek_v3", changes))
+
+
+def test_redundant_slots_are_charged() -> None:
+    plain, more = step(32, 0, "{kind: uniform}"), step(32, 32, "{kind: uniform}")
+    experts = 58 * 8 * 3 * 7168 * 2048 * fmt("fp8_block").bytes  # 8 of 256 on a chip
+    assert more.memory[0].weights_bytes - plain.memory[0].weights_bytes == pytest.approx(experts / 8, rel=1e-6)
+    # 256 experts on 36 groups are padded to 8 slots each: so many redundant ones cost nothing
+    plain, more = step(36, 0, "{kind: uniform}"), step(36, 32, "{kind: uniform}")
+    assert more.memory[0].weights_bytes == plain.memory[0].weights_bytes
+    assert any("256 experts over 36 groups: padded to 8 slots each" in warning for warning in plain.warnings)
+    assert not any("padded" in warning for warning in more.warnings)
+
+
+def test_the_busiest_chip_follows_the_placement() -> None:
+    law = Routing(kind="zipf", s=0.63)
+    loads = law.inclusion(EXPERTS, TOPK)
+    plain, more = law.bins(EXPERTS, TOPK, EXPERTS, 36), law.bins(EXPERTS, TOPK, EXPERTS, 36, redundant=32)
+    mean = TOPK / 36
+    assert (plain[:, 0] * plain[:, 1]).sum() > 1.8 * mean
+    assert (more[:, 0] * more[:, 1]).sum() == pytest.approx(mean, rel=0.01)
+    found = replication.place(np.random.default_rng(0).permutation(loads), 288, 36)
+    assert more[:, 1].sum() == len(found.slots[0])
+    # all experts chosen, and alike ones: 32 of 256 in two slots leave the fullest of 36 with 7 whole and one half
+    for routing, k in ((law, EXPERTS), (Routing(), TOPK)):
+        bins = routing.bins(EXPERTS, k, EXPERTS, 36, redundant=32)
+        assert (bins[:, 0] * bins[:, 1]).sum() == pytest.approx(7.5 * k / EXPERTS)
+    part = law.bins(EXPERTS, TOPK, 128, 32, 64, 32)  # half of the experts, in 160 slots of 32 chips
+    assert part[:, 1].sum() == 5
+
+
+def test_replication_speeds_a_skewed_step_and_work_is_conserved() -> None:
+    skewed = "{kind: zipf, s: 0.8}"
+    plain, more, even = step(36, 0, skewed, 65_536), step(36, 32, skewed, 65_536), step(36, 0, "{kind: uniform}", 65_536)
+    # evenly loaded groups of 256 / 36 experts beat 8 padded slots of alike experts, and these the random placement
+    assert more.step.time_s < even.step.time_s < plain.step.time_s
+    work = lambda found: next(op.flops for op in found.ops if op.op == "layer3.experts_up")  # noqa: E731
+    assert work(more) / work(even) == pytest.approx(256 / 36 / 8, rel=0.01)
+    assert step(36, 64, skewed, 65_536).step.time_s <= plain.step.time_s
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (["plan.0={expert: {degree: 8, redundant: 1800}}"],
+         "1800 redundant slots beside 256 experts on 8 groups; 1792 are enough"),
+        (["plan=[{expert: {degree: 72, redundant: 8}}, {offload: {tier: lpddr, fraction: 0.5}}]"],
+         "redundant experts need all experts of a layer in one memory"),
+        (["plan=[{expert: {degree: 72, redundant: 8}}, {offload: {to: host}}]",
+          "cluster.pools.host={chip: vera, count: 1}",
+          "cluster.links=[{from: gpu, to: host, bandwidth: 900 GB/s, latency: 2 us}]"],
+         "experts that are streamed from another pool have no redundant slots"),
+        (["plan.0={expert: {degree: 300, redundant: 8}}", "cluster.pools.gpu.count=300"], "300 groups for 264 expert slots"),
+    ],
+)  # fmt: skip
+def test_plans_that_cannot_replicate(changes: list[str], reason: str) -> None:
+    result = run(load_scenario("rubin_deepseek_v3", changes))
+    assert not result.feasible
+    assert any(reason in found for found in result.reasons), result.reasons
