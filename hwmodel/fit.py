@@ -8,7 +8,8 @@ from typing import Any
 
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.placing import place
-from hwmodel.scenario import Scenario, Workload
+from hwmodel.scenario import Scenario
+from hwmodel.workload import Workload
 
 LARGEST = 1 << 40
 

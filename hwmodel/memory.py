@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hwmodel.graph import Op, OpGraph
 from hwmodel.hardware import Cluster, Pool
-from hwmodel.scenario import Workload
 from hwmodel.spec.units import show
+from hwmodel.workload import Workload
 
 
 @dataclass(frozen=True)

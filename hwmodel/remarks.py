@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hwmodel.calibration import doubt_of
 from hwmodel.graph import OpGraph
+from hwmodel.routing import Routing
 from hwmodel.scenario import Scenario
 from hwmodel.timing import OpTable
 
@@ -23,7 +24,7 @@ def assumptions_of(scenario: Scenario, ideal: bool) -> tuple[str, ...]:
     found = [
         f"memory kept free: {reserves}",
         f"KV cache in {formats.kv.name} (from {scenario.kv_from}), {work.kv_alloc}; attention multiplies in: {attention}",
-        f"expert popularity: {routing.kind}" + (f", s = {routing.s:g}" if routing.kind == "zipf" else ""),
+        f"expert popularity: {routing.kind}" + _law(routing),
         f"{_calibrated(scenario)}; ops follow one another",
     ]
     if work.phase == "mixed":
@@ -32,6 +33,13 @@ def assumptions_of(scenario: Scenario, ideal: bool) -> tuple[str, ...]:
             "the decodes"
         )
     return tuple(found)
+
+
+def _law(routing: Routing) -> str:
+    """What else a routing says beside its kind."""
+    if routing.kind == "measured":
+        return f" on {len(routing.counts)} layers" if len(routing.counts) > 1 else f" on layer {routing.counts[0].layer}"
+    return f", s = {routing.s:g}" if routing.kind == "zipf" else ""
 
 
 def _calibrated(scenario: Scenario) -> str:

@@ -194,8 +194,9 @@ def operand_type(chip: Chip, wanted: tuple[str, ...], notes: list[str] | None = 
 def _bins(op: Op, graph: OpGraph, routing: Routing) -> Array:
     if op.experts is None:
         return np.zeros((c.N_BINS, 2))
-    groups = graph.degrees.get(f"{op.pool}.ep", 1)
-    return routing.bins(op.experts.total, op.experts.topk, op.experts.held, groups, op.experts.first, op.experts.ranked)
+    groups, of = graph.degrees.get(f"{op.pool}.ep", 1), op.experts
+    layers = [layer for layer, which in enumerate(graph.sequence) if graph.segments[which].name == op.segment]
+    return routing.bins(of.total, of.topk, of.held, groups, of.first, of.redundant, layers, of.ranked)
 
 
 def device_array(table: OpTable, cluster: Cluster, *, ideal: bool = False) -> Array:

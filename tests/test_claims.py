@@ -75,6 +75,16 @@ FACTS = {
     "17: tokens per expert at the knee, groq3_lpu": "4.0",
     "17: step batch that saturates the experts of deepseek-v3, h100_sxm": "9451",
     "17: step batch that saturates the experts of deepseek-v3, groq3_lpu": "128",
+    "18: cost of step-3 at 8,192 tokens, attention and FFN apart": "0.055",
+    "18: cost of deepseek-v3 at 8,192 tokens, attention and FFN apart": "0.068",
+    "18: cost of qwen3-235b-a22b at 8,192 tokens, attention and FFN apart": "0.062",
+    "19: least share of active experts, h800_sxm behind 8 x 400 Gb/s": "0.058",
+    "19: least share of active experts, h20_sxm behind 8 x 400 Gb/s": "0.007",
+    "19: least share of active experts, a800_sxm behind 8 x 200 Gb/s": "0.031",
+    "19: least share of active experts, ascend_910b behind 8 x 200 Gb/s": "0.034",
+    "21: experts' bandwidth of one socket": "193",
+    "21: most tokens per second of deepseek-v3 with routed experts at 460 GB/s": "22.5",
+    "21: most tokens per second of deepseek-v3 with routed and shared experts at 460 GB/s": "20.0",
 }
 
 
@@ -99,8 +109,33 @@ def test_exact_ones():
     assert BY_NAME["2: KV cache of 512 sequences, BF16, full context, binary units"].result == 20
 
 
+def test_predictions_of_published_systems():
+    """MegaScale-Infer prints 1.7 to 1.86; ktransformers measured 12.208 tokens/s."""
+    gain = BY_NAME["20: gain per price of 4 H20 + 8 L40S over 8 H20, mixtral-8x7b"]
+    assert 1.4 < gain.result < 2.2
+    assert gain.note.endswith("agrees within 25%")
+    assert BY_NAME["21: decode with eight experts on two sockets"].result == pytest.approx(12.208, rel=0.25)
+    fixed, streamed = k.fixed_and_streamed(1 / 10.303, 1 / 13.69)
+    assert fixed + streamed == pytest.approx(1 / 10.303)
+    assert fixed + streamed / 2 == pytest.approx(1 / 13.69)
+
+
+def test_costs_of_step_3_by_chip():
+    """Tables 6 and 7 of Step-3 (arXiv 2507.19427), from its own FLOP and bytes (Table 2), dollars per million tokens."""
+    chips = {"h800": (2, 1.98e15, 3.35e12), "h20": (0.8, 296e12, 4e12), "a800": (0.75, 312e12, 2e12),
+             "910b": (0.67, 280e12, 1.6e12)}  # fmt: skip
+    for (kv, core, linear), printed in (
+        ((2.56e8, 3.27e10, 2.07e10), {"h800": 0.0483, "h20": 0.0401, "a800": 0.0405, "910b": 0.0435}),
+        ((2.88e8, 1.47e11, 2.28e10), {"h800": 0.0542, "h20": 0.1275}),
+        ((7.89e8, 2.52e10, 1.34e10), {"h800": 0.1346, "h20": 0.0539}),
+    ):
+        for name, usd in printed.items():
+            hourly, peak, rate = chips[name]
+            assert 1e6 * k.attention_usd(core, kv, linear, peak, rate, hourly) == pytest.approx(usd, abs=1e-4)
+
+
 def test_every_claim_has_its_rows():
-    assert {found.number for found in ROWS} == set(range(1, 18))
+    assert {found.number for found in ROWS} == set(range(1, 22))
     assert len(BY_NAME) == len(ROWS)
     for found in ROWS:
         assert found.formula

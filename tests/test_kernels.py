@@ -210,7 +210,7 @@ def test_distinct_experts_by_simulation() -> None:
 def test_reached_groups_by_simulation(experts: int, groups: int, topk: int) -> None:
     rng = np.random.default_rng(1)
     drawn = [len(np.unique(rng.permutation(experts)[:topk] // (experts // groups))) for _ in range(4000)]
-    assert routing.reached_groups(experts, groups, topk) == pytest.approx(np.mean(drawn), rel=0.01)
+    assert routing.reached_groups(routing.Experts(experts, topk), groups) == pytest.approx(np.mean(drawn), rel=0.01)
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.63, 1.2])

@@ -194,7 +194,6 @@ def test_hot_experts_stay_and_cold_ones_go() -> None:
     assert {op.pool for op in again.ops if "experts" in op.op} == {"lpx", "lpddr"}
 
 
-
 def test_command() -> None:
     runner = CliRunner()
     done = runner.invoke(cli, ["optimize", "h100_mixtral_decode", "--slo", "tpot=25ms", "--front", "15ms,25ms", "--json"])

@@ -17,9 +17,10 @@ from hwmodel.placing import place
 from hwmodel.report.tables import answer as table
 from hwmodel.result import Result
 from hwmodel.run import run
-from hwmodel.scenario import Scenario, Workload, from_options, load_scenario, scenario_from
+from hwmodel.scenario import Scenario, from_options, load_scenario, scenario_from
 from hwmodel.spec import catalog
 from hwmodel.spec.yamlfile import Document
+from hwmodel.workload import Workload
 
 DECODE = {"phase": "decode", "batch": 64, "context": 4096}
 PREFILL = {"phase": "prefill", "batch": 8, "new_tokens": 2048}

@@ -104,6 +104,37 @@ def test_cycle_of_a_layer(batches: int, attention: float, ffn: float, wire: floa
     assert ends[1] - ends[0] == pytest.approx(cycle)
 
 
+_seconds = st.integers(1, 200).map(float)
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(st.integers(1, 6), _seconds, _seconds, _seconds, st.integers(1, 20))
+def test_closed_form_of_ping_pong(batches: int, attention: float, ffn: float, wire: float, layers: int) -> None:
+    slow, once = max(attention, ffn, wire), attention + ffn + 2 * wire
+    total = (layers - 1) * max(batches * slow, once) + once + (batches - 1) * slow
+    assert solve(ping_pong(batches, attention, ffn, wire, layers=layers))[0] == total
+
+
+@pytest.mark.parametrize(("batches", "per_layer"), [(4, 40.295), (3, 30.295), (2, 28 + 10 / 61)])
+def test_four_stages_per_layer(batches: int, per_layer: float) -> None:
+    """AIC++ (arXiv 2605.28302): M s_max + the others' sum / L, where M s_max is no less than the sum of all stages."""
+    stages = (10.0, 5.0, 8.0, 5.0)
+    found = solve(ping_pong(batches, stages[0], stages[2], stages[1]))[0] / 61
+    assert found == pytest.approx(per_layer, abs=0.0005)
+    if batches * max(stages) >= sum(stages):
+        assert found == pytest.approx(batches * max(stages) + (sum(stages) - max(stages)) / 61, rel=1e-12)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 4])
+def test_links_that_both_directions_share_bind_first(batches: int) -> None:
+    for wire in (10, 40, 60, 90):
+        own, shared = (solve(ping_pong(batches, 100, 100, wire, shared=one))[0] for one in (False, True))
+        assert shared >= own
+        if 2 * wire <= 100:
+            continue
+        assert shared >= 61 * batches * 2 * wire  # every micro-batch crosses twice a layer
+
+
 @pytest.mark.parametrize("stages", [1, 2, 5])
 @pytest.mark.parametrize("batches", [1, 3, 8])
 def test_pipeline_of_stages(stages: int, batches: int) -> None:

@@ -11,16 +11,16 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from hwmodel.claims import models, money, rooflines, serving
+from hwmodel.claims import disaggregation, models, money, rooflines, serving
 from hwmodel.claims.facts import decode_attention_intensity, hourly_usd
 from hwmodel.claims.forms import (
+    attention_usd,
     batch_where_cache_equals_weights,
-    knee,
+    fixed_and_streamed,
     margin,
     prefill_tokens,
     recompute_s_per_token,
     reload_bandwidth,
-    ridge,
     static_utilisation_exponential,
     static_utilisation_uniform,
     streaming_share,
@@ -29,15 +29,18 @@ from hwmodel.claims.forms import (
     ttft_two_stages,
 )
 from hwmodel.claims.rows import Claim, Library, Numbered, agree, row
+from hwmodel.optimize.knee import knee, ridge
 
 __all__ = [
     "CLAIMS",
     "Claim",
     "Library",
     "agree",
+    "attention_usd",
     "batch_where_cache_equals_weights",
     "claims",
     "decode_attention_intensity",
+    "fixed_and_streamed",
     "hourly_usd",
     "knee",
     "margin",
@@ -55,9 +58,8 @@ __all__ = [
     "ttft_two_stages",
 ]
 
-CLAIMS: Numbered = tuple(
-    sorted((*rooflines.CLAIMS, *models.CLAIMS, *serving.CLAIMS, *money.CLAIMS), key=lambda listed: listed[0])
-)
+_ALL = (*rooflines.CLAIMS, *models.CLAIMS, *serving.CLAIMS, *money.CLAIMS, *disaggregation.CLAIMS)
+CLAIMS: Numbered = tuple(sorted(_ALL, key=lambda listed: listed[0]))
 """Every claim in the order of the numbers."""
 
 

@@ -15,7 +15,8 @@ from hwmodel.model.dtypes import fmt
 from hwmodel.partition.tensor import Tensor
 from hwmodel.result import Result
 from hwmodel.run import run
-from hwmodel.scenario import Scenario, Workload
+from hwmodel.scenario import Scenario
+from hwmodel.workload import Workload
 
 TB, GB, MS = 1e12, 1e9, 1e-3
 LLAMA, DEEPSEEK, GPU = "llama-3.1-70b", "deepseek-v3", "h100_sxm"

@@ -2,22 +2,6 @@
 
 from __future__ import annotations
 
-from hwmodel.hardware import Chip
-from hwmodel.model.dtypes import fmt
-
-
-def ridge(chip: Chip, dtype: str) -> float:
-    """Intensity (FLOP/B) above which a chip's dense peak binds, F / BW (Williams et al., Roofline, CACM 2009)."""
-    return float(chip.peaks.by_dtype()[dtype]) / float(chip.main.bandwidth_bytes_per_s)
-
-
-def knee(chip: Chip, dtype: str, stored: str) -> float:
-    """Rows of a weight GEMM at which reading and computing take equally long: F b_w / (2 BW), scales in b_w.
-
-    Derivation: a weight takes 2 m / F to compute with m rows, and b_w / BW to read.
-    """
-    return ridge(chip, dtype) * fmt(stored).bytes / 2
-
 
 def batch_where_cache_equals_weights(weights_bytes: float, context: int, kv_bytes_per_token: float) -> float:
     """Sequences whose cache is as large as the weights, both read once per decode step.
@@ -95,3 +79,36 @@ def reload_bandwidth(prefix: int, hidden: int, group: int, element_bytes: float,
 def margin(cost_over_price: float) -> float:
     """Gross margin, 1 - cost / price, by definition."""
     return 1 - cost_over_price
+
+
+def attention_usd(
+    core: float, cache_bytes: float, linear: float, flops_per_s: float, bytes_per_s: float, hourly: float
+) -> float:
+    """Dollars per token of attention on one chip (Step-3, arXiv 2507.19427): max(core / F, KV / BW) + linear / F, at its price.
+
+    Parameters
+    ----------
+    core, linear
+        FLOP of queries with the cache, and of the projections.
+    hourly
+        Dollars per hour of the chip.
+    """
+    seconds = max(core / flops_per_s, cache_bytes / bytes_per_s) + linear / flops_per_s
+    return seconds * hourly / 3600
+
+
+def sparsity_floor(hidden: int, layers: int, intensity: float, network_bytes_per_s: float, stage_s: float) -> float:
+    """Least share of experts a token may use so that busy FFN chips are fed in time (Step-3, arXiv 2507.19427, section 5).
+
+    Derivation: 2 B >= F / BW keeps a chip with FP8 weights busy with B tokens per expert, so the layer takes B / S tokens, of 3
+    bytes an element there (FP8) and back (BF16): 3 h B L / (S Net) <= t.
+    """
+    return 3 * hidden * layers * intensity / (2 * network_bytes_per_s * stage_s)
+
+
+def fixed_and_streamed(one_s: float, two_s: float) -> tuple[float, float]:
+    """Fixed time and streaming time (s) of a token from its times on one and on two memories that share the stream.
+
+    Derivation: t_1 = t_0 + w and t_2 = t_0 + w / 2.
+    """
+    return 2 * two_s - one_s, 2 * (one_s - two_s)

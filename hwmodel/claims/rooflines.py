@@ -16,13 +16,14 @@ from hwmodel.claims.facts import (
     moe_of,
     roof,
 )
-from hwmodel.claims.forms import batch_where_cache_equals_weights, knee, ridge
+from hwmodel.claims.forms import batch_where_cache_equals_weights
 from hwmodel.claims.rows import Claim, Library, Numbered, Value, row
 from hwmodel.hardware import with_number
 from hwmodel.lower.mla import Mla
 from hwmodel.model import counts
 from hwmodel.model.dtypes import fmt
-from hwmodel.scenario import Workload
+from hwmodel.optimize.knee import knee, ridge, step_batch
+from hwmodel.workload import Workload
 
 
 def ridges(known: Library) -> Iterator[Claim]:
@@ -175,7 +176,7 @@ def per_expert_batch(known: Library) -> Iterator[Claim]:
         yield row(
             f"step batch that saturates the experts of {DEEPSEEK}, {name}",
             f"{printed} tokens",
-            found * moe.experts / moe.topk,
+            step_batch(found, moe.experts, moe.topk),
             "m* E / k",
             {"knee_tokens": found, "experts": moe.experts, "topk": moe.topk},
             note="uniform routing",

@@ -55,22 +55,35 @@ Numbered = tuple[tuple[int, Callable[[Library], Iterator[Claim]]], ...]
 """Claims of one subject: the number of each, and what computes its rows."""
 
 
-def row(claim: str, printed: str, result: float, formula: str, inputs: Mapping[str, Value], *, note: str = "") -> Claim:
+def row(
+    claim: str,
+    printed: str,
+    result: float,
+    formula: str,
+    inputs: Mapping[str, Value],
+    *,
+    note: str = "",
+    within: float = RELATIVE_TOLERANCE,
+) -> Claim:
     """Make a row, its claim's number left to `hwmodel.claims.claims`.
 
     Parameters
     ----------
     printed
         Figure and unit with the digits the source gives: ``21.990 TB``, ``6.95 M tokens``.
+    within
+        Relative distance that still agrees, for a measured figure that is predicted; the note then says it.
     """
     figure, _, unit = printed.partition(" ")
     plain = {key: float(value) if isinstance(value, float) else value for key, value in inputs.items()}
     value = float(result)
-    return Claim(0, claim, formula, plain, value, unit, float(figure), agree(value, figure), note)
+    if within > RELATIVE_TOLERANCE:
+        note = "; ".join(part for part in (note, f"agrees within {within:.0%}") if part)
+    return Claim(0, claim, formula, plain, value, unit, float(figure), agree(value, figure, within), note)
 
 
-def agree(result: float, printed: str) -> bool:
-    """Whether a result is within 0.1 % of a printed figure, or within half a unit of its last digit if that is more."""
+def agree(result: float, printed: str, within: float = RELATIVE_TOLERANCE) -> bool:
+    """Whether a result is within a relative distance of a printed figure, or half a unit of its last digit if that is more."""
     exponent = Decimal(printed).as_tuple().exponent
     half_unit = 0.5 * 10.0 ** int(exponent)
-    return abs(result - float(printed)) <= max(RELATIVE_TOLERANCE * abs(float(printed)), half_unit) * (1 + 1e-9)
+    return abs(result - float(printed)) <= max(within * abs(float(printed)), half_unit) * (1 + 1e-9)

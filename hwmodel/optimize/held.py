@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hwmodel.graph import Op, OpGraph
 from hwmodel.hardware import Pool
-from hwmodel.scenario import Workload
+from hwmodel.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from hwmodel.memory import cache_bytes, memory
 from hwmodel.partition import Strategy, partition
 from hwmodel.partition.data import data_degrees
 from hwmodel.partition.strategy import transfer_op
-from hwmodel.scenario import Scenario, Workload
+from hwmodel.scenario import Scenario
 from hwmodel.spec.errors import InputError
 from hwmodel.timing import device_array, operand_type, pack, points, price
+from hwmodel.workload import Workload
 
 SHARDING = ("tensor", "expert", "context", "data")
 """Strategies that say how a pool shares its work, wherever it comes from."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
-from hwmodel.graph import Op, OpGraph
+from hwmodel.graph import Dim, Op, OpGraph, Stored
 from hwmodel.hardware import Cluster
 from hwmodel.model.block import Size
 from hwmodel.model.dtypes import fmt
@@ -45,6 +46,9 @@ class Expert(Strategy):
     """Pool it applies to; the first when empty."""
     exchange: Literal["auto", "all_to_all", "all_reduce"] = "auto"
     """How tokens reach their experts; auto: all-to-all when tokens are spread over the chips."""
+    redundant: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Slots of every layer, all groups together, that hold further copies of the hottest experts, each charged with its
+    memory; placed for the loads that the workload's routing says, as EPLB does (`hwmodel.replication`)."""
     dispatch: str = ""
     """Format of dispatched activations, such as fp8; that of the activations when empty."""
 
@@ -73,21 +77,58 @@ class Expert(Strategy):
             check_blocks(graph, cluster.pool(pool), op, self.tensor)
             for term in (term for dim in op.dims.values() for term in dim.terms if "ffn" in term.axes and op.kind == "experts"):
                 check_divides(graph, cluster.pool(pool), "columns of the expert width", term.count, self.tensor)
-        held = experts[0].experts.held if experts[0].experts else 0
+        if self.redundant:
+            experts = self._replicate(graph, pool, experts)
+        held = experts[0].experts.slots if experts[0].experts else 0
+        what = "expert slots" if self.redundant else "experts"
         if held and self.degree > held:
             graph.reasons.append(
-                f"pool {pool}: {self.degree} groups for {held} experts; use at most {held}, and tensor: for the rest"
+                f"pool {pool}: {self.degree} groups for {held} {what}; use at most {held}, and tensor: for the rest"
             )
         elif held and held % self.degree:
             most = -(-held // self.degree)
-            graph.notes.append(f"pool {pool}: {held} experts over {self.degree} groups: padded to {most} slots each")
+            graph.notes.append(f"pool {pool}: {held} {what} over {self.degree} groups: padded to {most} slots each")
         kept = graph.degrees[f"{pool}.edp"]
         if kept > 1:
             groups = f"{self.degree} groups of {self.tensor}"
             graph.notes.append(f"pool {pool}: {cluster.pool(pool).count} chips hold each expert {kept} times ({groups})")
-        graph.each(lambda op: op in experts, lambda op: op.shard(("experts",), ep).shard(("ffn",), etp))
+        names = {op.name for op in experts}
+        graph.each(lambda op: op.name in names, lambda op: op.shard(("experts",), ep).shard(("ffn",), etp))
         if self.degree * self.tensor > 1:
             self._exchange(graph, cluster, pool)
+
+    def _replicate(self, graph: OpGraph, pool: str, experts: list[Op]) -> list[Op]:
+        """Give the redundant slots to the experts of every layer, and charge them."""
+        parts = [op for op in experts if op.experts]
+        held = {op.experts for op in parts}
+        if len({(op.segment, op.experts) for op in parts}) > len({op.segment for op in parts}):
+            graph.reasons.append(f"pool {pool}: redundant experts need all experts of a layer in one memory, these lie in two")
+            return experts
+        if not all(op.stored for op in parts):
+            graph.reasons.append(f"pool {pool}: experts that are streamed from another pool have no redundant slots")
+            return experts
+        for one in held:
+            if one and one.held + self.redundant > one.held * self.degree:
+                most = one.held * (self.degree - 1)
+                graph.reasons.append(
+                    f"pool {pool}: {self.redundant} redundant slots beside {one.held} experts on {self.degree} groups; "
+                    f"{most} are enough for a copy in every group"
+                )
+        graph.each(lambda op: op in parts, self._slots)
+        return [graph.op(op.name) for op in experts]
+
+    def _slots(self, op: Op) -> Op:
+        """The op with redundant slots: more copies stored, the same work."""
+        if op.experts is None:
+            return op
+        found = replace(op.experts, redundant=self.redundant)
+        grown = found.slots / found.held
+
+        def more(stored: Stored) -> Stored:
+            terms = (replace(t, count=t.count * grown) if "experts" in t.axes else t for t in stored.copies.terms)
+            return replace(stored, copies=Dim(tuple(terms)))
+
+        return replace(op, experts=found, stored=tuple(more(stored) for stored in op.stored))
 
     def _exchange(self, graph: OpGraph, cluster: Cluster, pool: str) -> None:
         link = scale_up(graph, cluster, pool, self.degree * self.tensor)
@@ -136,8 +177,7 @@ class Expert(Strategy):
     def _all_to_all(self, graph: OpGraph, pool: str, link: str, first: str, last: str) -> None:
         """Dispatch before the first expert op and combine behind the last; each token goes once to each group it needs."""
         op = graph.op(first)
-        topk = op.experts.topk if op.experts else 1.0
-        groups = reached_groups(op.experts.total, self.degree, topk, op.experts.held) * self.tensor if op.experts else 1.0
+        groups = reached_groups(op.experts, self.degree) * self.tensor if op.experts else 1.0
         hidden = op.dims["k"].exact({}) if not op.dims["k"].symbols else graph.model.hidden
         # the chips of one data group of experts share its tokens
         tokens = per_chip(op.dims["tokens"].pieces(), [f"{pool}.ep", f"{pool}.etp"]).scaled(hidden * groups)

@@ -96,11 +96,12 @@ def _work(graph: OpGraph, symbols: Mapping[str, float]) -> dict[str, float]:
 
 
 def _weights(graph: OpGraph, symbols: Mapping[str, float]) -> dict[str, float]:
-    """Stored elements by module; loads stand for the ops they feed."""
+    """Stored elements by module, declared copies of experts aside; loads stand for the ops they feed."""
     total: dict[str, float] = defaultdict(float)
     for op in graph.ops():
+        copied = op.experts.slots / op.experts.held if op.experts else 1.0
         for stored in op.stored:
-            total[stored.module] += _count(graph, op) * stored.elements.exact(symbols) * stored.copies.exact(symbols)
+            total[stored.module] += _count(graph, op) / copied * stored.elements.exact(symbols) * stored.copies.exact(symbols)
     return dict(total)
 
 
