@@ -47,6 +47,15 @@ def test_replication_evens_the_ranks(loads: np.ndarray) -> None:
     assert np.mean([found.imbalance(batch.astype(float)) for batch in fresh]) == pytest.approx(0.06, abs=0.01)
 
 
+def test_a_plan_from_one_batch_is_worse_on_the_next() -> None:
+    """Published after EPLB: 0.115 (TensorRT-LLM); counts of 1,024 tokens a rank are a noisy plan."""
+    rng, law, found = np.random.default_rng(5), zipf(EXPERTS, 0.63), []
+    for _ in range(20):
+        plan = replication.place(rng.multinomial(1024 * RANKS, law).astype(float), 288, 36)
+        found += [plan.imbalance(batch.astype(float)) for batch in rng.multinomial(1024 * 36, law, 20)]
+    assert np.mean(found) == pytest.approx(0.10, abs=0.02)
+
+
 def test_replicas_cost_memory() -> None:
     expert = 3 * 7168 * 2048
     assert replication.slots_bytes(288, expert) / replication.slots_bytes(256, expert) == 1.125
