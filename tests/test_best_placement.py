@@ -34,13 +34,17 @@ def host_s(scenario: Scenario) -> float:
     return max(float(pool.chip.execution.step_s or 0.0) for pool in scenario.cluster.pools)
 
 
-def objective(scenario: Scenario, device: Callable[[str, Op | None], str]) -> float:
-    """Seconds of a given placement; `device` of an op's name and the op (None where the name is that of a tensor)."""
+def objective(scenario: Scenario, *devices: Callable[[str, Op | None], str]) -> float:
+    """Seconds of a given placement, less those of a second one; `devices` take an op's name and the op (None: a tensor)."""
     found = prices(scenario)
     problem = assignment(found)
     graph = found.graph
-    chosen = [device(name, graph.op(name) if name in graph.nx else None) for name in problem.ops]
-    return problem.objective([problem.devices.index(name) for name in chosen])
+
+    def seconds(device: Callable[[str, Op | None], str]) -> float:
+        chosen = [device(name, graph.op(name) if name in graph.nx else None) for name in problem.ops]
+        return problem.objective([problem.devices.index(name) for name in chosen])
+
+    return seconds(devices[0]) - sum(seconds(device) for device in devices[1:])
 
 
 def experts_on(pool: str) -> Callable[[str, Op | None], str]:
@@ -139,7 +143,7 @@ def test_a_slow_link_flips_to_all_rubin_where_one_way_takes_half_of_what_the_lpu
     low, high = 4e-6, 40e-6
     for latency, there in ((low, {"mla+moe experts": "lpx"}), (high, {})):
         assert other_devices(best_placement(at_latency(scenario, latency))) == there
-    while high - low > 1e-11:
+    while high - low > 1e-10:
         middle = (low + high) / 2
         away = other_devices(best_placement(at_latency(scenario, middle)))
         assert away in ({"mla+moe experts": "lpx"}, {})
@@ -150,7 +154,7 @@ def test_a_slow_link_flips_to_all_rubin_where_one_way_takes_half_of_what_the_lpu
     saved = expert_layer(gpu, "dispatch", *products, "collect") - expert_layer(lpu, "share", *products, "sum")
     one_way = expert_layer(lpu, "topk>lpx")
     assert one_way == expert_layer(lpu, "experts_down>gpu")
-    assert one_way == pytest.approx(saved / 2, rel=1e-5)
+    assert one_way == pytest.approx(saved / 2, rel=2e-5)
 
 
 def short_of_memory(tokens: int) -> Scenario:
@@ -173,7 +177,7 @@ def test_experts_are_computed_near_lpddr_below_the_crossing_and_streamed_above(t
 
 def test_the_crossing_is_where_the_weights_take_as_long_as_the_tokens() -> None:
     """E P b / B + m E 2P / F_gpu = m E (2P / F_near + 2 h b_a / B), with m tokens per expert: theory, topic 3, with the
-    activations that cross and the fast side's own products. B: the two Rubins' NICs, which both ways share a share of."""
+    activations that cross and the fast side's own products. B: what the two Rubins' NICs carry."""
     scenario = short_of_memory(1)
     moe = 3 * 7168 * 2048
     gpu, lpddr = (pool.chip for pool in scenario.cluster.pools)
@@ -183,10 +187,9 @@ def test_the_crossing_is_where_the_weights_take_as_long_as_the_tokens() -> None:
     slow = 128 * float(lpddr.peaks.fp8_flops_per_s or 0) * float(lpddr.efficiency.compute)
     per_expert = (moe / way) / (2 * moe / slow - 2 * moe / fast + 2 * 7168 * 2 / way)
     low, high = 1.0, 1e6
-    while high - low > 16:
+    while high - low > 400:
         middle = round((low + high) / 2)
-        at = short_of_memory(middle)
-        near = objective(at, experts_on("lpddr")) < objective(at, experts_on("gpu<lpddr"))
+        near = objective(short_of_memory(middle), experts_on("lpddr"), experts_on("gpu<lpddr")) < 0
         low, high = (middle, high) if near else (low, middle)
     assert low * 8 / 256 == pytest.approx(per_expert, rel=0.1)
 
@@ -234,6 +237,25 @@ def test_layers_placed_each_by_itself_are_at_least_as_quick(name: str, capacity:
     assert free.placement.gap < 1e-6
     assert free.problem.objective(free.placement.device) == pytest.approx(free.placement.objective_s, rel=1e-9)
     assert not capacity or free.problem.fits(free.placement.device)
+
+
+@pytest.mark.parametrize("model", ["gemma-4-e2b", "nemotron-3-super-120b-a12b", "qwen3.5-35b-a3b", "llama-4-scout", "opt-30b"])
+@pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
+def test_every_kind_of_block_is_priced_as_run_prices_it(model: str, phase: str) -> None:
+    settings = [f"model={model}", "cluster.pools.gpu.count=8", "cluster.pools.lpddr.count=8", "workload.batch=16"]
+    settings += [f"workload.phase={phase}", "workload.context=" + ("0" if phase == "prefill" else "4096")]
+    scenario = load_scenario("rubin_lpddr_deepseek_v3", [*settings, "workload.new_tokens=1024", "plan=[]"])
+    moe = any(op.experts for op in prices(scenario).graph.ops())
+    step = run(with_plan(scenario, {"expert": {"pool": "gpu", "degree": 8}} if moe else {})).step
+    assert objective(scenario, lambda _, __: "gpu") + host_s(scenario) == pytest.approx(step.makespan_s, rel=1e-9)
+
+
+def test_layers_stay_alike_where_the_output_matrix_belongs_to_another_op() -> None:
+    scenario = load_scenario("rubin_lpddr_deepseek_v3", ["model=gemma-3-4b", "plan=[]"])
+    found = best_placement(scenario, capacity=False)
+    assert found.device("head.logits") == found.device("embedding.gather")
+    with pytest.raises(InputError, match="placed alike"):
+        best_placement(scenario, alike=False)
 
 
 def test_a_plan_with_a_pipeline_is_refused() -> None:

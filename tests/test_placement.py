@@ -249,11 +249,11 @@ def test_61_layers_on_three_devices_take_milliseconds() -> None:
     found = chain(problem)
     took = time.perf_counter() - began
     assert close(found.objective_s, highs(problem).objective_s)
-    assert took < 2, f"{took:.3f} s"  # 0.05 s on an idle core
+    assert took < 2, f"{took:.3f} s"  # 0.1 s beside other work
 
 
 def decoder(bounded: bool) -> Stack:
-    """The same decoder as runs of equal layers: a tensor in, 14 ops, 61 times."""
+    """A decoder of those ops as runs of equal layers: a tensor in, 14 ops, 61 times, a residual edge around each half."""
     flat = layered(1, np.random.default_rng(4), bounded=bounded)
     ops = len(flat.ops)
     move = flat.edges[0].seconds
@@ -279,7 +279,7 @@ def test_61_layers_under_capacity_take_seconds() -> None:
     assert whole.objective(found.device) == pytest.approx(found.objective_s, rel=1e-9)
     assert found.objective_s > free.objective_s
     assert found.gap < 1e-6
-    assert took < 30, f"{took:.1f} s"  # 0.3 s on an idle core
+    assert took < 30, f"{took:.1f} s"  # 1.2 s beside other work; written out, HiGHS leaves a gap of 28 % after 20 s
 
 
 @st.composite
