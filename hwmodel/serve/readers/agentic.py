@@ -1,0 +1,140 @@
+"""Runs of coding agents, call by call, with what an unlimited cache of the run had of each prompt (WEKA's kv-cache-tester)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hwmodel.serve.readers.closed import Call, closed_loop
+from hwmodel.serve.readers.lines import Faults, csv_rows, real, whole
+from hwmodel.serve.trace import Trace
+
+NAME = "agentic"
+SAYS = "agent runs: trace_id, idx, depth, t_s, in_tokens, out_tokens, cached_prefix_tokens, stop, api_time_s, think_time_s"
+FORM = "csv"
+COLUMNS = (
+    "trace_id",
+    "idx",
+    "depth",
+    "t_s",
+    "in_tokens",
+    "out_tokens",
+    "cached_prefix_tokens",
+    "stop",
+    "api_time_s",
+    "think_time_s",
+)
+NEEDS = (frozenset(COLUMNS),)
+BLOCK_TOKENS = 64
+
+
+@dataclass
+class _Row:
+    """One row: seconds and tokens, NaN for a time that is not stated."""
+
+    idx: int
+    depth: int
+    t_s: float
+    call: Call
+    api_s: float
+    think_s: float
+
+
+def read(path: Path, columns: Sequence[str] = ()) -> Trace:
+    """The trace of a file as closed loops: a call starts when the one it waits for has ended and its pause is over.
+
+    Every run begins at 0. A run's calls are in the order of the file. A call waits for the previous one of its own agent. A
+    sub-agent (calls of a greater depth, `idx` anew from 0) starts when the agent above it has answered; `t_s` counts from
+    there. The agent's next call waits for the longest of the sub-agents started before it whose recorded time fits into the
+    agent's pause, for the rest of the pause; one that does not fit ran beside the agent.
+
+    Where a call's duration is not stated, the think time of the next one counts from the last call whose duration is (seen in
+    the file: it grows from row to row as `t_s` does). There the starts hold, and the unstated duration is the median of the
+    stated ones, or the whole time between the starts if that is shorter. A call without output counts as one token.
+    """
+    faults = Faults(path)
+    runs: dict[str, list[_Row]] = {}
+    for line, (name, idx, depth, at, prompt, output, cached, stop, api, think) in csv_rows(path, COLUMNS, faults):
+        with faults.at(line):
+            tokens = whole(prompt, "in_tokens")
+            had = whole(cached, "cached_prefix_tokens", 0)
+            if had > tokens:
+                raise ValueError(f"cached_prefix_tokens: {had} is more than the {tokens} of the prompt")
+            call = Call(tokens, max(1, whole(output, "out_tokens", 0)), had, stop.strip())
+            row = _Row(whole(idx, "idx", 0), whole(depth, "depth", 0), real(at, "t_s"), call,
+                       _time(api, "api_time_s"), _time(think, "think_time_s"))  # fmt: skip
+            runs.setdefault(name, []).append(row)
+    faults.stop(len(runs))
+    calls: list[Call] = []
+    chain = 0
+    stated = [row.api_s for rows in runs.values() for row in rows if not math.isnan(row.api_s)]
+    usual = statistics.median(stated) if stated else 0.0
+    for session, rows in enumerate(runs.values()):
+        chain = _linked(rows, session, chain, len(calls), usual)
+        calls += [row.call for row in rows]
+    return closed_loop(calls, BLOCK_TOKENS, f"{path.name} (agent runs)", ("agent", "sub-agent"))
+
+
+def _time(text: str, name: str) -> float:
+    return real(text, name) if text.strip() else math.nan
+
+
+def _linked(rows: list[_Row], session: int, chain: int, offset: int, usual_s: float) -> int:
+    """Set what every call of a run waits for, its gap and its duration; the next free number of a chain comes back."""
+    open_: list[list[int]] = []  # the calls so far of the agent at every depth
+    below: list[list[int]] = []  # sub-agents since the last call of the agent above, as places of all their calls
+    for i, row in enumerate(rows):
+        depth = min(row.depth, len(open_))
+        fresh = depth == len(open_) or (depth > 0 and row.idx <= rows[open_[depth][-1]].idx)
+        call = row.call
+        call.session, call.depth = session, row.depth
+        if fresh:
+            del open_[depth:]
+            open_.append([])
+            call.chain, chain = chain, chain + 1
+            if depth:
+                below = below if below and rows[below[0][0]].depth == row.depth else []
+                below.append(open_[depth])
+                call.after, call.gap_s = offset + open_[depth - 1][-1], _zero(row.think_s)
+            else:
+                call.arrival_s = 0.0
+        else:
+            last = open_[depth][-1]
+            _timed(rows[last], row, usual_s)
+            call.chain, call.after, call.gap_s = rows[last].call.chain, offset + last, row.think_s
+            if depth < len(open_) - 1:
+                _wait_for_below(rows, below, call, offset)
+                del open_[depth + 1 :]
+                below = []
+        if math.isnan(call.gap_s):
+            call.gap_s = 0.0
+        open_[depth].append(i)
+    for row in rows:
+        row.call.took_s = _zero(row.api_s)
+    return chain
+
+
+def _timed(last: _Row, row: _Row, usual_s: float) -> None:
+    """Fill in the duration of a call and the pause after it, where not stated, from the start of the agent's next call."""
+    between = row.t_s - last.t_s
+    if math.isnan(last.api_s):
+        last.api_s = min(max(0.0, between), usual_s)
+        row.think_s = math.nan
+    if math.isnan(row.think_s):
+        row.think_s = max(0.0, between - last.api_s)
+
+
+def _wait_for_below(rows: list[_Row], below: list[list[int]], call: Call, offset: int) -> None:
+    """Let the agent's call wait for the longest sub-agent whose time fits into its pause."""
+    spans = [(rows[c[-1]].t_s - rows[c[0]].t_s + _zero(rows[c[-1]].api_s) + rows[c[0]].call.gap_s, c[-1]) for c in below]
+    fitting = [span for span in spans if span[0] <= call.gap_s]
+    if fitting:
+        span, last = max(fitting)
+        call.after, call.gap_s = offset + last, call.gap_s - span
+
+
+def _zero(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
