@@ -66,7 +66,7 @@ def _sniffed(path: Path, known: dict[str, ModuleType]) -> str:
     """The format whose columns the file has; of several the one that asks for most."""
     form, names = header(path)
     fits = [(len(needs), name) for name, module in known.items() for needs in module.NEEDS
-            if module.FORM == form and needs <= names]  # fmt: skip
+            if form == module.FORM and needs <= names]  # fmt: skip
     if fits:
         return max(fits)[1]
     lists = "; ".join(f"{name}: {', '.join(sorted(m.NEEDS[0]))}" for name, m in sorted(known.items()) if m.NEEDS)

@@ -62,7 +62,8 @@ def _round(line: int, row: dict[str, Any]) -> _Round:
     if cached > prompt:
         raise ValueError(f"prefix_tokens: {cached} is more than the {prompt} of input_tokens_total")
     output = max(1, whole(field(row, "output_tokens"), "output_tokens", 0))
-    inputs, outputs = [], []
+    inputs: list[int] = []
+    outputs: list[int] = []
     events = field(row, "timing_events")
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise ValueError(f"timing_events: expected a list of objects, got {shortened(str(events), 40)}")
