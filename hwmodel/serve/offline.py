@@ -51,12 +51,13 @@ def statistics(requests: Requests) -> Statistics:
     """The figures of a trace that a report shows first."""
     sessions = len(np.unique(requests.session[requests.session >= 0]))
     calls = int((requests.session >= 0).sum())
+    blocks = int(np.count_nonzero(np.bincount(requests.blocks)))
     span = float(requests.arrival_s.max() - requests.arrival_s.min())
     return Statistics(
         len(requests), sessions, span, len(requests) / span if span > 0 else float("nan"),
         float(requests.prompt.mean()), float(np.median(requests.prompt)), int(requests.prompt.max()),
         float(requests.output.mean()), float(np.median(requests.output)), int(requests.output.max()),
-        int(np.count_nonzero(np.bincount(requests.blocks))), calls / sessions if sessions else float("nan"), unlimited_hit(requests),
+        blocks, calls / sessions if sessions else float("nan"), unlimited_hit(requests),
     )  # fmt: skip
 
 
@@ -142,7 +143,7 @@ def hit_over_size(requests: Requests, size_tokens: Sequence[float]) -> Curve:
 
 
 def coarser(requests: Requests, factor: int) -> Requests:
-    """The same requests with blocks of `factor` blocks: a whole one is known by its last block; the rest of a prompt is its own.
+    """The same requests with blocks of `factor` blocks: a whole one is known by its last; the rest of a prompt is its own.
 
     Less memory and time for a trace of long prompts; a hit loses at most a block of the new size.
     """

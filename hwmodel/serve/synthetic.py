@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from hwmodel.model.block import Count, Size
 from hwmodel.serve.readers.closed import Call, closed_loop
 from hwmodel.serve.readers.gather import open_loop
+from hwmodel.serve.readers.prefix import rebuilt
 from hwmodel.serve.requests import Array, Ints, Requests
 from hwmodel.serve.trace import Trace
 from hwmodel.spec.schema import PerSecond, Seconds, Spec
@@ -98,7 +99,7 @@ class Synthetic(Spec):
     shared: Count = 0
     """Tokens that the prompts of all sessions begin with: the system prompt."""
     agents: Agents | None = None
-    block: Size = 16
+    block: Size = 64
     """Tokens of a prefix block."""
     seed: Count = 0
 
@@ -134,17 +135,15 @@ def generate(spec: Synthetic) -> Trace:
         for session, start in enumerate(arrival.tolist()):
             _session(spec, spec.agents, what, session, start, calls, chains)
         tiers = ("agent", "sub-agent") if spec.agents.sub_agents else ("agent",)
-        trace = closed_loop(calls, spec.block, source, tiers)
-        return replace(trace, requests=_sharing(trace.requests, spec.shared, trace.depth == 0))
+        return closed_loop(calls, spec.block, source, tiers, shared=spec.shared)
     n = len(arrival)
     prompt, output = spec.prompt.draw(what, n) + spec.shared, spec.output.draw(what, n)
-    sizes = -(-prompt // spec.block) if spec.shared else np.zeros(n, np.int64)
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    trace = open_loop(
-        arrival, prompt=prompt, output=output, session=np.full(n, -1, np.int64), tier=np.zeros(n, np.int64), starts=starts,
-        blocks=np.arange(starts[-1]), block_tokens=spec.block, source=source,
-    )  # fmt: skip
-    return replace(trace, requests=_sharing(trace.requests, spec.shared, np.ones(n, bool)))
+    none = np.full(n, -1, np.int64)
+    starts, blocks = np.zeros(n + 1, np.int64), np.empty(0, np.int64)
+    if spec.shared:
+        starts, blocks = rebuilt(prompt, np.zeros_like(prompt), np.arange(n), none, spec.block, spec.shared)
+    return open_loop(arrival, prompt=prompt, output=output, session=none, tier=np.zeros(n, np.int64), starts=starts,
+                     blocks=blocks, block_tokens=spec.block, source=source)  # fmt: skip
 
 
 def arrivals(rng: np.random.Generator, count: int, rate_per_s: float, cv: float = 1.0) -> Array:
@@ -202,17 +201,3 @@ def _below(sub: SubAgents, agents: Agents, spec: Synthetic, rng: np.random.Gener
         step = "end_turn" if k == count - 1 else "tool_use"
         calls.append(Call(prompt, int(output[k]), cached, step, calls[-1].session, chain, 1, len(calls) - 1, gap_s))
         cached, prompt, gap_s = prompt, prompt + int(output[k] + appended[k]), float(pause[k])
-
-
-def _sharing(requests: Requests, shared: int, who: np.ndarray) -> Requests:
-    """The requests with the first whole blocks of `shared` tokens equal in those of `who`."""
-    if not shared or not len(requests.blocks):
-        return requests
-    sizes = np.diff(requests.starts)
-    place = np.arange(len(requests.blocks)) - np.repeat(requests.starts[:-1], sizes)
-    whole = np.minimum(shared, requests.prompt) // requests.block_tokens
-    common = (place < np.repeat(whole, sizes)) & np.repeat(who, sizes)
-    blocks = np.where(common, place, requests.blocks + shared // requests.block_tokens)
-    used = np.bincount(blocks) > 0
-    values: dict[str, Any] = {**vars(requests), "blocks": (np.cumsum(used) - 1)[blocks]}
-    return Requests(**values)

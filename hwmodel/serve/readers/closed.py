@@ -35,10 +35,11 @@ class Call:
 
 
 def closed_loop(calls: Sequence[Call], block_tokens: int, source: str, tiers: tuple[str, ...] = ("all",),
-                midnight_s: float = float("nan")) -> Trace:  # fmt: skip
+                midnight_s: float = float("nan"), shared: int = 0) -> Trace:  # fmt: skip
     """The trace; a waiting call arrives when the traced system had answered the other one and the gap was over.
 
-    With several `tiers` (classes of service) a call's is its depth, the last one for all that are deeper.
+    With several `tiers` (classes of service) a call's is its depth, the last one for all that are deeper. The first prompts of
+    all sessions begin with the same `shared` tokens.
     """
     end: list[float] = []
     for call in calls:
@@ -50,7 +51,7 @@ def closed_loop(calls: Sequence[Call], block_tokens: int, source: str, tiers: tu
         return np.array([getattr(call, name) for call in calls], np.int64)
 
     prompt, session, chain = ints("prompt"), ints("session"), ints("chain")
-    starts, blocks = rebuilt(prompt, ints("cached"), session, chain, block_tokens)
+    starts, blocks = rebuilt(prompt, ints("cached"), session, chain, block_tokens, shared)
     steps = tuple(dict.fromkeys(call.step for call in calls))
     number = {name: i for i, name in enumerate(steps)}
     requests = Requests(

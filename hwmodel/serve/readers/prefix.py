@@ -7,7 +7,7 @@ import numpy as np
 from hwmodel.serve.requests import Ints
 
 
-def rebuilt(prompt: Ints, cached: Ints, session: Ints, chain: Ints, block_tokens: int) -> tuple[Ints, Ints]:
+def rebuilt(prompt: Ints, cached: Ints, session: Ints, chain: Ints, block_tokens: int, shared: int = 0) -> tuple[Ints, Ints]:
     """First block of every call, and the blocks: ids that make an unlimited cache hit just what was cached.
 
     A call begins with the first ``cached // block_tokens`` whole blocks of an earlier call of its session and goes on with
@@ -21,6 +21,8 @@ def rebuilt(prompt: Ints, cached: Ints, session: Ints, chain: Ints, block_tokens
         (n,) tokens, calls of a session in the order of its time.
     session, chain
         (n,) numbers.
+    shared
+        Tokens that the first prompts of all sessions begin with.
 
     Returns
     -------
@@ -30,12 +32,16 @@ def rebuilt(prompt: Ints, cached: Ints, session: Ints, chain: Ints, block_tokens
     sizes = -(-prompt // block_tokens)
     starts = np.concatenate(([0], np.cumsum(sizes)))
     blocks = np.empty(starts[-1], np.int64)
-    fresh = 0
+    roots = np.unique(session, return_index=True)[1]
+    common = fresh = int(min(shared // block_tokens, whole[roots].max(initial=0)))
     earlier: dict[int, list[int]] = {}
     for i, (wanted, begin, end) in enumerate(zip((cached // block_tokens).tolist(), starts, starts[1:], strict=False)):
         calls = earlier.setdefault(int(session[i]), [])
         count = 0
-        if wanted and calls:
+        if not calls:
+            count = int(min(common, whole[i]))
+            blocks[begin : begin + count] = np.arange(count)
+        elif wanted:
             k = _source(np.array(calls[::-1]), wanted, whole, chain, int(chain[i]))
             count = int(min(wanted, whole[k]))
             blocks[begin : begin + count] = blocks[starts[k] : starts[k] + count]
