@@ -53,8 +53,16 @@ class Foresight:
         return known.usd - asked.usd
 
 
-def foresight(trace: Trace, prices: Prices, capacity_tokens: float = 0.0, tier: int = 0, horizon_s: float = HORIZON_S,
-              aucs: Sequence[float] = (0.69,), predictors: Mapping[str, Predictor] | None = None, seed: int = 0) -> Foresight:  # fmt: skip
+def foresight(
+    trace: Trace,
+    prices: Prices,
+    capacity_tokens: float = 0.0,
+    tier: int = 0,
+    horizon_s: float = HORIZON_S,
+    aucs: Sequence[float] = (0.69,),
+    predictors: Mapping[str, Predictor] | None = None,
+    seed: int = 0,
+) -> Foresight:
     """LRU, no and perfect information, and predictors between them, over the conversations of a trace.
 
     Parameters

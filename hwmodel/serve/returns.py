@@ -57,8 +57,8 @@ def returns_of(trace: Trace, horizon_s: float = HORIZON_S) -> Returns:
     has = following >= 0
     gap[has] = np.maximum(requests.arrival_s[following[has]] - trace.end_s[has], 0.0)
     reused = np.zeros(n, np.int64)
-    for i in np.flatnonzero(has):
-        j = following[i]
+    for i in np.flatnonzero(has).tolist():
+        j = int(following[i])
         reused[i] = min(_common(requests.blocks, requests.starts, i, j) * requests.block_tokens, requests.prompt[j])
     call = np.flatnonzero(trace.chain >= 0)
     call = call[np.argsort(trace.end_s[call], kind="stable")]

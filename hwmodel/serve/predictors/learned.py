@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -40,7 +41,7 @@ class Learned(Predictor):
         known_s = returns.end_s + np.minimum(returns.gap_s, returns.horizon_s)  # a return is known as it comes
         chances = np.ones(n)
         edges = np.unique(np.concatenate(([0, n], np.geomspace(min(32, n), n, self.fits).astype(int))))
-        for begin, end in zip(edges, edges[1:], strict=False):
+        for begin, end in pairwise(edges.tolist()):
             past = np.flatnonzero(known_s[:begin] <= returns.end_s[begin])
             for step in np.unique(returns.step[begin:end]):
                 own, now = past[returns.step[past] == step], begin + np.flatnonzero(returns.step[begin:end] == step)

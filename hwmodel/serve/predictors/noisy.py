@@ -1,4 +1,4 @@
-"""A predictor of a given quality: what would one of this AUC be worth?"""
+"""A predictor of a given quality, to learn what one of this AUC would be worth."""
 
 from __future__ import annotations
 
