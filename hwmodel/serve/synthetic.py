@@ -76,7 +76,7 @@ class Agents(Spec):
     turn: Annotated[float, Field(ge=1, le=1e6)] = 1e6
     """Mean calls of a turn, after which a person is waited for."""
     context_max: Size | None = None
-    """A context that would be longer starts anew from the session's first prompt."""
+    """A context that would be longer starts anew: the session's first prompt and what is added."""
     sub_agents: SubAgents | None = None
 
 
@@ -189,7 +189,8 @@ def _session(spec: Synthetic, agents: Agents, rng: np.random.Generator, session:
         after, gap_s = (len(calls) - 1, float(pause[k]))
         grown = prompt + int(output[k] + appended[k])
         over = agents.context_max is not None and grown > agents.context_max
-        cached, prompt = (first, first + int(appended[k])) if over else (prompt, grown)
+        anew = min(first + int(appended[k]), max(first, agents.context_max or 0))
+        cached, prompt = (first, anew) if over else (prompt, grown)
 
 
 def _below(sub: SubAgents, agents: Agents, spec: Synthetic, rng: np.random.Generator, calls: list[Call], chain: int) -> None:

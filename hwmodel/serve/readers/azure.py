@@ -31,13 +31,13 @@ def read(path: Path, columns: Sequence[str] = ()) -> Trace:
         with faults.at(line):
             ns = clock_ns(stamp)
             first = first or ns  # integers: a float of this size would lose the digits behind the microsecond
-            rows.add((ns - first) * 1e-9, whole(prompt, "ContextTokens"), whole(output, "GeneratedTokens"))
+            rows.add((ns - first) / 1e9, whole(prompt, "ContextTokens"), whole(output, "GeneratedTokens"))
     faults.stop(len(rows.prompt))
     early = min(rows.arrival_s)
     if early < 0:
         for i, arrival in enumerate(rows.arrival_s):
             rows.arrival_s[i] = arrival - early
-    midnight = math.fmod(first * 1e-9 + early, DAY_S)
+    midnight = math.fmod(first / 1e9 + early, DAY_S)
     return rows.made(path, faults, "Azure", midnight_s=midnight)
 
 

@@ -25,7 +25,7 @@ def read(path: Path, columns: Sequence[str] = ()) -> Trace:
         with faults.at(line):
             prompt = whole(field(row, "input_length"), "input_length")
             rows.add(
-                real(field(row, "timestamp"), "timestamp") * 1e-3, prompt,
+                real(field(row, "timestamp"), "timestamp") / 1e3, prompt,
                 whole(field(row, "output_length"), "output_length"),
                 blocks=hashes(field(row, "hash_ids"), prompt, BLOCK_TOKENS),
             )  # fmt: skip

@@ -28,7 +28,8 @@ def read(path: Path, columns: Sequence[str] = ()) -> Trace:
 
     A round starts at the last of its inputs (the user's message, the tools' results) and ends at the last of its outputs. It
     waits for the round before it; the gap is the tool's or the user's time. Sessions start when they did, from the first of
-    all. What the first round of a session found in the provider's cache came from outside the trace and is no prefix here.
+    all. What the first round of a session found in the provider's cache came from outside the trace and is no prefix here, nor
+    is what it had of an answer: only prompts have blocks.
     """
     faults = Faults(path)
     sessions: dict[str, list[_Round]] = {}
@@ -44,16 +45,16 @@ def read(path: Path, columns: Sequence[str] = ()) -> Trace:
         for line, index, start, end, call in rounds:
             call.session = call.chain = number
             if end_ns >= 0:
-                call.after, call.gap_s = len(calls) - 1, max(0, start - end_ns) * 1e-9
+                call.after, call.gap_s = len(calls) - 1, max(0, start - end_ns) / 1e9
             else:
-                call.arrival_s = (start - begin) * 1e-9
-            call.took_s, end_ns = max(0, end - start) * 1e-9, end
+                call.arrival_s = (start - begin) / 1e9
+            call.took_s, end_ns = max(0, end - start) / 1e9, end
             calls.append(call)
             if index == last:
                 faults.at(line).add(f"round_index: {index} of this session is there twice")
             last = index
     faults.stop()
-    return closed_loop(calls, BLOCK_TOKENS, f"{path.name} (TraceLab)", midnight_s=math.fmod(begin * 1e-9, DAY_S))
+    return closed_loop(calls, BLOCK_TOKENS, f"{path.name} (TraceLab)", midnight_s=math.fmod(begin / 1e9, DAY_S))
 
 
 def _round(line: int, row: dict[str, Any]) -> _Round:
