@@ -239,7 +239,7 @@ def test_bailian_chats_are_sessions(tmp_path: Path) -> None:
         ("t.jsonl", MOONCAKE + "[1]\n", "t.jsonl:4: expected an object"),
         ("t.jsonl", MOONCAKE + "[" * 100_000 + "\n", "t.jsonl:4: no JSON"),
         ("t.jsonl", MOONCAKE + lines(mooncake(True, 1, 1, [])), "timestamp: expected a number, got True"),
-        ("t.jsonl", MOONCAKE + lines(mooncake(float("nan"), 1, 1, [])), "t.jsonl:4: timestamp: expected a number of at least 0"),
+        ("t.jsonl", MOONCAKE + lines(mooncake(float("nan"), 1, 1, [])), "t.jsonl:4: timestamp: expected a number"),
         ("t.jsonl", MOONCAKE + lines(mooncake(0, 512, 1, [1, 2])), "2 blocks of 512 tokens for 512 tokens, expected at most 1"),
         ("t.jsonl", MOONCAKE + lines(mooncake(0, 512, 1, ["a"])), "hash_ids: expected a list of whole numbers"),
         ("t.jsonl", MOONCAKE + lines(mooncake(0, 512, 1, [2**70])), "63 bits"),
@@ -404,9 +404,12 @@ def test_the_picture_of_timeouts_is_the_same_twice(tmp_path: Path) -> None:
 POISSON = {"rate": "4 /s", "requests": 40_000, "prompt": {"mean": 1000, "sigma": 0.8}, "output": {"mean": 200, "sigma": 0.5}}
 AGENTS = {
     "kind": "sessions", "rate": "1 /s", "sessions": 60, "prompt": {"mean": 2000}, "output": {"mean": 100}, "shared": 640,
-    "seed": 5, "agents": {"calls": {"mean": 20, "sigma": 0.5}, "tool": {"mean": "3 s", "sigma": 1}, "human": {"mean": "2 min"}, "turn": 8,
-               "appended": {"mean": 400, "sigma": 1}, "context_max": 8000,
-               "sub_agents": {"share": 0.2, "calls": {"mean": 3}, "prompt": {"mean": 500}}},
+    "seed": 5,
+    "agents": {
+        "calls": {"mean": 20, "sigma": 0.5}, "tool": {"mean": "3 s", "sigma": 1}, "human": {"mean": "2 min"}, "turn": 8,
+        "appended": {"mean": 400, "sigma": 1}, "context_max": 8000,
+        "sub_agents": {"share": 0.2, "calls": {"mean": 3}, "prompt": {"mean": 500}},
+    },
 }  # fmt: skip
 
 

@@ -27,8 +27,8 @@ class Learned(Predictor):
     """
 
     kind: ClassVar[str] = "learned"
-    fits: Annotated[int, Field(ge=1, le=1000)] = 60
-    """How often, each time on so many times as many calls."""
+    growth: Annotated[float, Field(gt=1, le=100)] = 1.1
+    """It is fitted anew whenever there are so many times as many calls as before, from 32 on."""
     ridge: Annotated[float, Field(gt=0, le=1e9)] = 10.0
     """Strength of the pull of the weights to 0."""
     least: Annotated[int, Field(ge=2)] = 50
@@ -40,8 +40,8 @@ class Learned(Predictor):
         what = features(trace, returns)
         known_s = returns.end_s + np.minimum(returns.gap_s, returns.horizon_s)  # a return is known as it comes
         chances = np.ones(n)
-        edges = np.unique(np.concatenate(([0, n], np.geomspace(min(32, n), n, self.fits).astype(int))))
-        for begin, end in pairwise(edges.tolist()):
+        edges = _edges(n, self.growth)
+        for begin, end in pairwise(edges):
             past = np.flatnonzero(known_s[:begin] <= returns.end_s[begin])
             for step in np.unique(returns.step[begin:end]):
                 own, now = past[returns.step[past] == step], begin + np.flatnonzero(returns.step[begin:end] == step)
@@ -50,6 +50,15 @@ class Learned(Predictor):
                 else:
                     chances[now] = (came[own].sum() + 1) / (len(own) + 1)
         return chances
+
+
+def _edges(count: int, growth: float) -> list[int]:
+    """Numbers of calls at which the model changes: 0, 32 and on, and all of them."""
+    edges, size = [0], 32.0
+    while size < count:
+        edges.append(int(size))
+        size = max(size * growth, size + 1)
+    return [*edges, count]
 
 
 def features(trace: Trace, returns: Returns) -> Array:
