@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -300,6 +301,37 @@ def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert read(file(tmp_path, "x.csv", "t,p,o\n1,2,3\n")).source == "x.csv (pairs)"
     finally:
         formats.cache_clear()
+
+
+JUNK = st.sampled_from(
+    ["", ",", '"', "\n", "nan", "-1", "1e400", "0", "[]", "null", "{", "}", "9" * 400, "\x00", "é", " ", "_", "true", "-", "T"]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(sorted(SMALL)), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), JUNK), min_size=1, max_size=3))
+def test_spoiled_files_are_told_or_read_but_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, name: str, cuts: list[tuple[float, int, str]]
+) -> None:
+    text = SMALL[name]
+    for where, length, junk in cuts:
+        at = int(where * len(text))
+        text = text[:at] + junk + text[at + length :]
+    path = file(tmp_path_factory.getbasetemp(), f"spoiled_{name}", text)
+    for given_ in ("", name):
+        with suppress(InputError):
+            valid(recorded(path, given_))
+
+
+def test_agents_below_agents_are_waited_for(tmp_path: Path) -> None:
+    """Main 0-5 s; its sub-agent 5-10 and, after a pause of 20, on; below that one 10-12 s; the main's pause is 60 s."""
+    rows = ((0, 0, 0, 5, 0), (0, 1, 0, 5, 0), (0, 2, 0, 2, 0), (1, 1, 25, 5, 20), (1, 0, 65, 1, 60))
+    body = "".join(f"r,{idx},{depth},{at},100,1,0,n,tool_use,{took},{pause},m\n" for idx, depth, at, took, pause in rows)
+    trace = recorded(file(tmp_path, "t.csv", AGENTIC.splitlines()[0] + "\n" + body))
+    assert trace.requests.after.tolist() == [-1, 0, 1, 2, 3]
+    assert trace.requests.arrival_s.tolist() == [0, 5, 10, 30, 65]
+    assert trace.requests.gap_s.tolist() == [0, 0, 0, 18, 30]
+    assert trace.chain.tolist() == [0, 1, 2, 1, 0]
 
 
 # --- without an engine ------------------------------------------------------------------------------------------------

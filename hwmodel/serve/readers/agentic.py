@@ -82,36 +82,37 @@ def _time(text: str, name: str) -> float:
     return real(text, name) if text.strip() else math.nan
 
 
+@dataclass
+class _Agent:
+    """An agent at work: its calls, and the sub-agents that it started since the last of them; by place in the run."""
+
+    calls: list[int]
+    below: list[_Agent]
+
+
 def _linked(rows: list[_Row], session: int, chain: int, offset: int, usual_s: float) -> int:
     """Set what every call of a run waits for, its gap and its duration; the next free number of a chain comes back."""
-    open_: list[list[int]] = []  # the calls so far of the agent at every depth
-    below: list[list[int]] = []  # sub-agents since the last call of the agent above, as places of all their calls
+    working: list[_Agent] = []  # by depth
     for i, row in enumerate(rows):
-        depth = min(row.depth, len(open_))
-        fresh = depth == len(open_) or (depth > 0 and row.idx <= rows[open_[depth][-1]].idx)
+        depth = min(row.depth, len(working))
         call = row.call
         call.session, call.depth = session, row.depth
-        if fresh:
-            del open_[depth:]
-            open_.append([])
+        if depth == len(working) or (depth > 0 and row.idx <= rows[working[depth].calls[-1]].idx):
+            del working[depth:]
+            working.append(_Agent([i], []))
             call.chain, chain = chain, chain + 1
             if depth:
-                below = below if below and rows[below[0][0]].depth == row.depth else []
-                below.append(open_[depth])
-                call.after, call.gap_s = offset + open_[depth - 1][-1], _zero(row.think_s)
-            else:
-                call.arrival_s = 0.0
-        else:
-            last = open_[depth][-1]
-            _timed(rows[last], row, usual_s)
-            call.chain, call.after, call.gap_s = rows[last].call.chain, offset + last, row.think_s
-            if depth < len(open_) - 1:
-                _wait_for_below(rows, below, call, offset)
-                del open_[depth + 1 :]
-                below = []
-        if math.isnan(call.gap_s):
-            call.gap_s = 0.0
-        open_[depth].append(i)
+                working[depth - 1].below.append(working[depth])
+                call.after, call.gap_s = offset + working[depth - 1].calls[-1], _zero(row.think_s)
+            continue
+        agent = working[depth]
+        last = agent.calls[-1]
+        _timed(rows[last], row, usual_s)
+        call.chain, call.after, call.gap_s = rows[last].call.chain, offset + last, row.think_s
+        _wait_for(agent.below, rows, call, offset)
+        agent.calls.append(i)
+        agent.below = []
+        del working[depth + 1 :]
     for row in rows:
         row.call.took_s = _zero(row.api_s)
     return chain
@@ -127,13 +128,17 @@ def _timed(last: _Row, row: _Row, usual_s: float) -> None:
         row.think_s = max(0.0, between - last.api_s)
 
 
-def _wait_for_below(rows: list[_Row], below: list[list[int]], call: Call, offset: int) -> None:
-    """Let the agent's call wait for the longest sub-agent whose time fits into its pause."""
-    spans = [(rows[c[-1]].t_s - rows[c[0]].t_s + _zero(rows[c[-1]].api_s) + rows[c[0]].call.gap_s, c[-1]) for c in below]
-    fitting = [span for span in spans if span[0] <= call.gap_s]
+def _wait_for(below: list[_Agent], rows: list[_Row], call: Call, offset: int) -> None:
+    """Let a call wait for the longest sub-agent whose time fits into its pause."""
+    fitting: list[tuple[float, int]] = []
+    for agent in below:
+        first, last = rows[agent.calls[0]], rows[agent.calls[-1]]
+        span = first.call.gap_s + last.t_s - first.t_s + _zero(last.api_s)
+        if 0 <= span <= call.gap_s:
+            fitting.append((span, agent.calls[-1]))
     if fitting:
-        span, last = max(fitting)
-        call.after, call.gap_s = offset + last, call.gap_s - span
+        span, last_call = max(fitting)
+        call.after, call.gap_s = offset + last_call, call.gap_s - span
 
 
 def _zero(value: float) -> float:
