@@ -37,6 +37,7 @@ from hwmodel.serve.readers.closed import Call, closed_loop
 from hwmodel.serve.returns import Returns, auc, break_even_s, rates, returns_of
 from hwmodel.serve.synthetic import started
 from hwmodel.serve.trace import Trace
+from hwmodel.spec.errors import InputError
 
 HBM = priced(prefill_s_per_token=35.7e-6, usd_per_hour=16, kv_bytes_per_token=327_680, free_bytes=499e9)
 """Theory item 14: Llama-3.1-70B on 8 H100."""
@@ -99,7 +100,10 @@ def test_requests_of_no_conversation_are_not_predicted() -> None:
     trace = closed_loop(session([5], ["tool_use", "end_turn"]), 64, "")
     apart = replace(trace, chain=np.full(2, -1))
     assert len(returns_of(apart)) == 0
-    assert per_request(apart, Never()).tolist() == [1, 1]
+    for predictor in (Never(), Learned()):
+        assert per_request(apart, predictor).tolist() == [1, 1]
+    with pytest.raises(InputError, match="has no conversations"):
+        foresight(apart, HBM)
 
 
 BARE = closed_loop([Call(64, 1, 0)], 64, "")

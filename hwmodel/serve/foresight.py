@@ -17,6 +17,7 @@ from hwmodel.serve.predictors.oracle import Oracle
 from hwmodel.serve.requests import Array
 from hwmodel.serve.returns import HORIZON_S, Returns, auc, returns_of
 from hwmodel.serve.trace import Trace
+from hwmodel.spec.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,15 @@ def foresight(
         Qualities of noisy predictors.
     predictors
         More of them by name.
+
+    Raises
+    ------
+    InputError
+        For a trace without conversations.
     """
     returns = returns_of(trace, horizon_s)
+    if not len(returns):
+        raise InputError(f"{trace.requests.source or 'the trace'} has no conversations, so nothing returns")
     asked: dict[str, Predictor] = {
         "never": Never(), "rate": Rate(), "learned": Learned(), **(predictors or {}),
         **{f"AUC {quality:g}": Noisy(auc=quality, seed=seed) for quality in aucs}, "oracle": Oracle(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -71,10 +72,12 @@ def hit_tokens(requests: Requests) -> Ints:
     blocks, starts = requests.blocks, requests.starts
     if not len(blocks):
         return np.zeros(len(requests), np.int64)
-    first = np.empty(blocks.max() + 1, np.int64)
-    first[blocks[::-1]] = np.arange(len(blocks) - 1, -1, -1)
-    seen = first[blocks] < np.repeat(starts[:-1], np.diff(starts))
-    counts = _per_request(starts, seen)
+    known = np.zeros(blocks.max() + 1, bool)
+    counts = np.zeros(len(requests), np.int64)
+    for i, (begin, end) in enumerate(pairwise(starts.tolist())):
+        own = blocks[begin:end]
+        counts[i] = np.count_nonzero(known[own])
+        known[own] = True
     return np.minimum(counts * requests.block_tokens, requests.prompt)
 
 

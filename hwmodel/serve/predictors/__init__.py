@@ -27,5 +27,6 @@ def per_request(trace: Trace, predictor: Predictor, horizon_s: float = HORIZON_S
     """
     returns = returns_of(trace, horizon_s)
     chance = np.ones(len(trace))
-    chance[returns.call] = predictor.chances(trace, returns)
+    if len(returns):
+        chance[returns.call] = predictor.chances(trace, returns)
     return chance

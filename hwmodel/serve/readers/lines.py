@@ -153,7 +153,8 @@ def field(row: Mapping[str, Any], name: str) -> Any:
 def real(value: Any, name: str, least: float = 0.0) -> float:
     """A finite number of at least `least`, from text or JSON; ValueError says what was wrong."""
     try:
-        number = float("" if isinstance(value, bool | None) or "_" in str(value) else value)
+        wrong = value.__class__ is bool or value is None or (value.__class__ is str and "_" in value)
+        number = float("" if wrong else value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name}: expected a number, got {shortened(repr(value), 40)}") from None
     if not math.isfinite(number) or number < least:
@@ -163,6 +164,8 @@ def real(value: Any, name: str, least: float = 0.0) -> float:
 
 def whole(value: Any, name: str, least: int = 1) -> int:
     """A whole number of at least `least`, from text or JSON; ValueError says what was wrong."""
+    if value.__class__ is str and len(value) < 9 and value.isdecimal() and value.isascii() and int(value) >= least:
+        return int(value)  # almost all of them
     number = real(value, name, least)
     if number != int(number) or number > MOST_TOKENS:
         raise ValueError(f"{name}: expected a whole number up to {MOST_TOKENS}, got {shortened(str(value), 40)}")
