@@ -1,0 +1,1 @@
+"""A trace of requests over step times: what a service gives, not a step."""
