@@ -17,6 +17,7 @@ from hwmodel import __version__
 from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
+from hwmodel.cli_whatif import racks_command, whatif_command
 from hwmodel.terminal import json_out, listen, say, show, text_out
 
 if TYPE_CHECKING:
@@ -348,6 +349,8 @@ def claims_command(as_json: bool) -> None:
 cli.add_command(calibrate_command)
 cli.add_command(validate_command)
 cli.add_command(optimize_command)
+cli.add_command(whatif_command)
+cli.add_command(racks_command)
 
 if __name__ == "__main__":
     main()

@@ -31,7 +31,7 @@ def optimize_command(
     """
     question = asked(scenario, settings, {})
     goal = _goal(question.goal, objective, slo)
-    targets = [_quantity("--front", text) for text in front.split(",") if text]
+    targets = [quantity("--front", text) for text in front.split(",") if text]
     from hwmodel.optimize.optimum import optimize
 
     found = optimize(question, goal, targets)
@@ -63,11 +63,11 @@ def _goal(stated: Goal, objective: str | None, slo: str) -> Goal:
         key, _, text = part.partition("=")
         if f"{key.strip()}_s" not in limits:
             raise click.UsageError(f"--slo: expected tpot=TIME or ttft=TIME, such as tpot=20ms,ttft=1s; got '{part}'")
-        limits[f"{key.strip()}_s"] = Number(_quantity("--slo", text))
+        limits[f"{key.strip()}_s"] = Number(quantity("--slo", text))
     return stated.model_copy(update={**changes, "slo": Slo.model_construct(**limits)})
 
 
-def _quantity(option: str, text: str) -> float:
+def quantity(option: str, text: str) -> float:
     """A time in s."""
     from hwmodel.spec import units
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from hwmodel.cli import cli
+from hwmodel.cli import main
 from hwmodel.goal import Goal, Slo
 from hwmodel.lower.decoder import lower
 from hwmodel.optimize.held import held
@@ -194,17 +193,21 @@ def test_hot_experts_stay_and_cold_ones_go() -> None:
     assert {op.pool for op in again.ops if "experts" in op.op} == {"lpx", "lpddr"}
 
 
-def test_command() -> None:
-    runner = CliRunner()
-    done = runner.invoke(cli, ["optimize", "h100_mixtral_decode", "--slo", "tpot=25ms", "--front", "15ms,25ms", "--json"])
-    assert done.exit_code == 0, done.output
-    answer = json.loads(done.stdout)
+def call(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
+    """(exit status, standard output) of one command."""
+    with pytest.raises(SystemExit) as stop:
+        main(["optimize", "h100_mixtral_decode", *args])
+    return int(stop.value.code or 0), capsys.readouterr().out
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = call(capsys, "--slo", "tpot=25ms", "--front", "15ms,25ms", "--json")
+    assert status == 0
+    answer = json.loads(out)
     assert {"plan", "batch", "microbatches", "pools", "candidates", "proof", "front", "step"} <= answer.keys()
     assert {"method", "gap"} <= answer["proof"].keys()
     assert all({"plan", "objective", "feasible", "reason"} <= item.keys() for item in answer["candidates"])
     assert answer["front"][1]["plan"]["label"] == answer["plan"]["label"]
-    done = runner.invoke(cli, ["optimize", "h100_mixtral_decode", "--slo", "tpot=1us"])
-    assert done.exit_code == 3
+    assert call(capsys, "--slo", "tpot=1us")[0] == 3
     for wrong in (["--slo", "tpot=3"], ["--slo", "fast=1ms"], ["--objective", "joy"], ["--front", "0ms"]):
-        done = runner.invoke(cli, ["optimize", "h100_mixtral_decode", *wrong])
-        assert done.exit_code == 2, wrong
+        assert call(capsys, *wrong)[0] == 2, wrong
