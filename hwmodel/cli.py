@@ -313,19 +313,30 @@ def schema_command(kind: str) -> None:
 
 @cli.command("plot")
 @question_options
-@click.option("--kind", required=True, help="layers, roofline, memory or timeline.")
+@click.option("--kind", required=True, help="layers, roofline, memory, timeline, batch (tokens per expert) or tornado.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Picture to write (.png, .svg, .pdf).")
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
-def plot_command(scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, **options: Any) -> int:
+@click.option("--beside", metavar="CHIP", multiple=True, help="Also the experts on this chip (--kind batch).")
+def plot_command(
+    scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, beside: tuple[str, ...], **options: Any
+) -> int:
     """Draw a picture of a run."""
-    from hwmodel.plot import KINDS
+    from hwmodel import plot, plot_optimize
     from hwmodel.run import run
     from hwmodel.spec.errors import did_you_mean
 
-    if kind not in KINDS:
-        raise click.UsageError(f"unknown kind of plot '{kind}'{did_you_mean(kind, KINDS)}")
+    kinds = plot.KINDS | plot_optimize.KINDS
+    if kind not in kinds:
+        raise click.UsageError(f"unknown kind of plot '{kind}'{did_you_mean(kind, kinds)}")
+    if ideal and kind in plot_optimize.KINDS:
+        raise click.UsageError(f"--ideal: a {kind} is drawn of the step as it is priced")
+    if beside and kind != "batch":
+        raise click.UsageError("--beside goes with --kind batch")
     result = run(asked(scenario, settings, options), ideal=ideal)
-    KINDS[kind](result, out)
+    if kind == "batch":
+        plot_optimize.batch(result, out, beside)
+    else:
+        kinds[kind](result, out)
     say(f"wrote {out}")
     return 0 if result.feasible else INFEASIBLE
 
