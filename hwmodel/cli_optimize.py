@@ -21,9 +21,17 @@ if TYPE_CHECKING:
 @click.option("--slo", metavar="tpot=20ms,ttft=1s", default="", help="Latency targets that every plan must meet.")
 @click.option("--front", metavar="5ms,10ms,...", default="", help="Answer for these TPOT targets as well.")
 @click.option("--candidates", type=click.IntRange(0), default=8, help="Plans to print beside the best.")
+@click.option("--experts", is_flag=True, help="Print what micro-batches and expert widths do to the experts as well.")
 @json_option
 def optimize_command(
-    scenario: str, settings: tuple[str, ...], objective: str | None, slo: str, front: str, candidates: int, as_json: bool
+    scenario: str,
+    settings: tuple[str, ...],
+    objective: str | None,
+    slo: str,
+    front: str,
+    candidates: int,
+    experts: bool,
+    as_json: bool,
 ) -> int:
     """Find the best plan for SCENARIO's model and chips: who holds what, how many chips, degrees, micro-batches, batch.
 
@@ -40,7 +48,7 @@ def optimize_command(
     else:
         from hwmodel.report.optimum import answer
 
-        show(answer(found, candidates))
+        show(answer(found, candidates, widths=experts))
     if not found.feasible:
         say("no plan of the space meets every constraint")
     return 0 if found.feasible else INFEASIBLE

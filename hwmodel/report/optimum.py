@@ -9,17 +9,22 @@ from rich.text import Text
 
 from hwmodel.optimize.expert_batch import WITHIN
 from hwmodel.optimize.optimum import UNITS, natural
-from hwmodel.report.tables import seconds, table
+from hwmodel.report.tables import gigabytes, seconds, table
 
 if TYPE_CHECKING:
     from hwmodel.optimize.expert_batch import ExpertBatch
     from hwmodel.optimize.optimum import Candidate, Optimum, Target
 
 
-def answer(found: Optimum, most: int) -> RenderableType:
+GAP = 1e-9
+"""Of a placement: below it is rounding."""
+
+
+def answer(found: Optimum, most: int, *, widths: bool = False) -> RenderableType:
     """The best plan, the front, the runners-up, what killed the others, and the proof.
 
     most : candidates to print
+    widths : also what micro-batches and expert widths do to the experts
     """
     lines: list[RenderableType] = [Text(found.scenario.name, style="bold")]
     if found.scenario.title:
@@ -27,6 +32,7 @@ def answer(found: Optimum, most: int) -> RenderableType:
     lines += [*_best(found), ""]
     if found.experts:
         lines += [*_experts(found.experts), ""]
+        lines += [_accumulation(found.experts), "", _widths(found.experts), ""] if widths else []
     if found.front:
         lines += [_front(found), ""]
     alive = [item for item in found.candidates if item.feasible]
@@ -91,6 +97,31 @@ def _alone(found: ExpertBatch) -> list[RenderableType]:
     return lines
 
 
+def _accumulation(found: ExpertBatch) -> RenderableType:
+    rows = [
+        (
+            str(row["micro_batches"]), f"{row['tokens_per_expert']:,.4g}", f"{row['distinct_experts']:,.4g}",
+            seconds(row["layer_s"]), f"{row['times_accumulated']:.2f}",
+        )
+        for row in found.accumulation
+    ]  # fmt: skip
+    columns = ("micro-batches", "tokens each", "hit", "a layer, all of them", "of accumulated")
+    return table("the step's tokens through the experts in one or more micro-batches", columns, rows, 0)
+
+
+def _widths(found: ExpertBatch) -> RenderableType:
+    rows = [
+        (
+            f"EP{row['expert_groups']}" + (f" x TP{row['chips_per_group']}" if row["chips_per_group"] > 1 else ""),
+            str(row["copies"]), str(row["experts_per_chip"]), f"{row['tokens_per_expert']:,.4g}", seconds(row["layer_s"]),
+            f"{row['busiest_over_mean']:.2f}", gigabytes(row["weights_bytes_per_chip"]), "yes" if row["fits"] else "no",
+        )
+        for row in found.widths
+    ]  # fmt: skip
+    columns = ("width", "copies", "on a chip", "tokens each", "a layer", "busiest/mean", "weights a chip", "fits")
+    return table("experts spread over fewer groups, the rest copies of them (data parallel)", columns, rows, 1)
+
+
 def _placement(found: Optimum) -> list[RenderableType]:
     """Whether placing every op by itself agrees with the plan."""
     check = found.placement
@@ -102,10 +133,11 @@ def _placement(found: Optimum) -> list[RenderableType]:
     for name, pool in check["classes"].items():
         where.setdefault(pool, []).append(name)
     said = "; ".join(f"{pool}: {', '.join(names)}" for pool, names in where.items())
+    gap = check["gap"] if check["gap"] > GAP else 0.0
     verdict = "as planned" if check["agrees"] else "not as planned"
     beside = "" if check["plan_s"] is None else f", the plan {seconds(check['plan_s'])}"
     time = f"one micro-batch, op after op, in {seconds(check['objective_s'])}{beside}" if check["classes"] else "nothing fits"
-    return [Text(f"placement of every op by itself ({check['method']}, gap {check['gap']:.2g}): {verdict}; {time}; {said}")]
+    return [Text(f"placement of every op by itself ({check['method']}, gap {gap:.2g}): {verdict}; {time}; {said}")]
 
 
 def _front(found: Optimum) -> RenderableType:
