@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hwmodel import __version__
+from hwmodel.cli_answers import cost_command
 from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.terminal import compiling, json_out, listen, say, show, text_out
 
@@ -403,8 +404,8 @@ def claims_command(as_json: bool) -> None:
         show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
 
 
-cli.add_command(calibrate_command)
-cli.add_command(validate_command)
+for command in (cost_command, calibrate_command, validate_command):
+    cli.add_command(command)
 
 if __name__ == "__main__":
     main()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from hwmodel.kernels import columns as c
 from hwmodel.placing import place
-from hwmodel.result import Placed, Result, assemble, executions, stage_counts
+from hwmodel.result import Placed, Result, assemble
 from hwmodel.scenario import Scenario
+from hwmodel.stages import executions, stage_counts
 from hwmodel.timeline import makespan, period, program, schedule, seconds
 from hwmodel.timing import Array, device_array, pack, points, price
 from hwmodel.uncertainty import certain, spread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -19,6 +19,7 @@ from hwmodel.model.block import Count, Size
 from hwmodel.model.dtypes import Format, fmt
 from hwmodel.model.load import load_model
 from hwmodel.partition import Strategy
+from hwmodel.prices import Economics
 from hwmodel.routing import Routing
 from hwmodel.settings import override
 from hwmodel.spec import catalog, units, yamlfile
@@ -169,6 +170,7 @@ class ScenarioSpec(Spec):
     plan: Annotated[tuple[dict[str, Any], ...], Field(max_length=64)] = ()
     """Strategies, each ``- kind: {fields}``."""
     workload: Workload
+    economics: Economics = Economics()
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,7 @@ class Scenario:
     kv_from: str
     """Where the KV format comes from: the scenario, the checkpoint, or the activations."""
     title: str = ""
+    economics: Economics = field(default_factory=Economics)
 
 
 def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
@@ -266,7 +269,7 @@ def scenario_from(document: Document, name: str) -> Scenario:
         raise InputError(list(dict.fromkeys(problems)))
     whole, kv_from = formats(model)
     cluster = Cluster(tuple(pool for pool in pools if pool is not None), spec.cluster.links)
-    return Scenario(name, model, whole, cluster, plan, spec.workload, kv_from, spec.title)
+    return Scenario(name, model, whole, cluster, plan, spec.workload, kv_from, spec.title, spec.economics)
 
 
 Made = TypeVar("Made")

@@ -19,10 +19,10 @@ from hwmodel.model.architecture import Model, Quantization, Rule
 from hwmodel.model.dtypes import FORMATS, fmt
 from hwmodel.model.load import load_model
 from hwmodel.placing import place
-from hwmodel.result import executions, stage_counts
 from hwmodel.routing import Routing
 from hwmodel.scenario import Scenario, Workload
 from hwmodel.served.rows import Deployment, Served
+from hwmodel.stages import executions, stage_counts
 from hwmodel.timing import OpTable, device_array, pack, price
 
 Array = NDArray[np.float64]
