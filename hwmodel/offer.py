@@ -65,7 +65,11 @@ class Offer:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel cost --json`` prints it."""
-        return {**asdict(replace(self, step=None)), "step": self.step.to_dict()}  # type: ignore[arg-type]
+        return {
+            "scenario": self.scenario, "feasible": self.feasible, "reasons": list(self.reasons),
+            "tokens": [asdict(row) for row in self.tokens], "session": self.session, "streaming_share": self.streaming_share,
+            "fast": [asdict(row) for row in self.fast], "step": self.step.to_dict(), "assumptions": list(self.assumptions),
+        }  # fmt: skip
 
 
 def offer(scenario: Scenario, prefill: Scenario | None = None) -> Offer:

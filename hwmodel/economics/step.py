@@ -71,7 +71,9 @@ class Cost:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return asdict(replace(self, prices=None)) | {"prices": self.prices.said()}  # type: ignore[arg-type]
+        found = {key: value for key, value in asdict(replace(self, pools=(), energy=())).items() if key != "prices"}
+        rows = {"pools": [asdict(row) for row in self.pools], "energy": [dict(row) for row in self.energy]}
+        return {**found, **rows, "prices": self.prices.said()}
 
 
 @dataclass(frozen=True)
