@@ -17,6 +17,34 @@ _SET = click.option(
 )
 
 
+@click.command("explain")
+@click.argument("scenario")
+@click.option("--op", "of", help="An op or layer by name, or step, tpot, throughput, cost, energy, memory:POOL:TIER.")
+@_SET
+@click.option("--ideal", is_flag=True, help="Of the physical floor.")
+@_JSON
+def explain_command(scenario: str, of: str | None, settings: tuple[str, ...], ideal: bool, as_json: bool) -> int:
+    """Print every term of a number of SCENARIO: formula, values, sources, and the three inputs that move it most.
+
+    Without --op, of the step and of every total.
+    """
+    from hwmodel.explain import explain, explain_all
+    from hwmodel.run import run
+    from hwmodel.scenario import load_scenario
+
+    listen()
+    result = run(load_scenario(scenario, settings), ideal=ideal)
+    found = [explain(result, of)] if of else explain_all(result)
+    if as_json:
+        rest = {} if of else {"totals": [each.to_dict() for each in found[1:]]}
+        json_out({**found[0].to_dict(), **rest})
+    else:
+        from hwmodel.report.explanation import explanations
+
+        show(explanations(found, result.scenario))
+    return 0 if result.feasible else INFEASIBLE
+
+
 @click.command("cost")
 @click.argument("scenario")
 @_SET

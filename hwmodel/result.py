@@ -166,6 +166,8 @@ class Placed:
     timeline: Timeline
     device: Array
     ideal: bool
+    host_s: float = 0.0
+    """The host's share of the step."""
 
 
 def assemble(placed: Placed, time: float, host: float, parts: int, around: Spread) -> Result:

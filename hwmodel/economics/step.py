@@ -34,6 +34,10 @@ class PoolCost:
     joules_per_token: float | None
     capped: bool
     """Work and bytes would draw more than the TDP: the chips would slow down, which the step's time does not know."""
+    purchase_usd: float
+    """Of one bought chip with host, network and rack; 0 for a rented one."""
+    electricity_usd_per_hour: float
+    """Of all its chips; 0 for rented ones."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ def hourly(pool: Pool, prices: Economics) -> tuple[float, str] | None:
     """(USD per hour of all chips without electricity, how) of a pool; None where no price is known."""
     price = pool.chip.price
     rental, purchase = price.rental_usd_per_hour, price.purchase_usd
-    if rental is not None and _rented(pool.chip, prices):
+    if rental is not None and rented(pool.chip, prices):
         return pool.count * float(rental), f"rental {rental:g} USD/h a chip"
     if purchase is None:
         return None
@@ -177,15 +181,17 @@ def _watts(pool: Pool, work: Work) -> tuple[float, bool] | None:
 
 
 def _pool_cost(pool: Pool, work: Work, prices: Economics, watts: tuple[float, bool] | None) -> PoolCost:
-    per_hour = (hourly(pool, prices) or (0.0, ""))[0] + _electricity(pool, work, prices, watts)
+    electricity = _electricity(pool, work, prices, watts)
+    per_hour = (hourly(pool, prices) or (0.0, ""))[0] + electricity
     used = float(prices.utilisation)
     per_million = usd_per_million(per_hour, work.tokens_per_s, used)
     idle = per_million * (1 - min(1.0, work.busy.get(pool.name, 1.0)) * used)
-    if watts is None:
-        return PoolCost(pool.name, per_hour, per_million, idle, None, None, False)
-    mean = watts[0] * used + _idle(pool, work) * (1 - used)
-    joules = mean * pool.count / (work.tokens_per_s * used)
-    return PoolCost(pool.name, per_hour, per_million, idle, watts[0] * pool.count, joules, watts[1])
+    each = 0.0 if rented(pool.chip, prices) else purchase_usd(pool.chip, prices) + prices.beside_usd
+    draw = None if watts is None else watts[0] * pool.count
+    mean = 0.0 if watts is None else watts[0] * used + _idle(pool, work) * (1 - used)
+    joules = None if watts is None else mean * pool.count / (work.tokens_per_s * used)
+    capped = watts is not None and watts[1]
+    return PoolCost(pool.name, per_hour, per_million, idle, draw, joules, capped, each, electricity)
 
 
 def _idle(pool: Pool, work: Work) -> float:
@@ -193,14 +199,15 @@ def _idle(pool: Pool, work: Work) -> float:
     return next(float(part.each) for part in work.energy[pool.name] if part.part == "idle")
 
 
-def _rented(chip: Chip, prices: Economics) -> bool:
+def rented(chip: Chip, prices: Economics) -> bool:
+    """Whether a chip counts at its rental price, which leaves nothing else to pay."""
     price = chip.price
     return price.rental_usd_per_hour is not None and (prices.pay == "rental" or price.purchase_usd is None)
 
 
 def _electricity(pool: Pool, work: Work, prices: Economics, watts: tuple[float, bool] | None) -> float:
     """USD per hour of a bought pool's electricity; at its TDP where nothing better is known, 0 without a TDP."""
-    if _rented(pool.chip, prices) or prices.electricity_usd_per_kwh is None:
+    if rented(pool.chip, prices) or prices.electricity_usd_per_kwh is None:
         return 0.0
     each = float(pool.chip.power.tdp_watts or 0.0)
     if watts is not None:
