@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from hwmodel.terminal import json_out, listen, say, show
@@ -43,6 +45,31 @@ def explain_command(scenario: str, of: str | None, settings: tuple[str, ...], id
 
         show(explanations(found, result.scenario))
     return 0 if result.feasible else INFEASIBLE
+
+
+@click.command("report")
+@click.argument("scenario", metavar="SCENARIO_OR_RESULT")
+@click.option("--html", "out", required=True, type=click.Path(path_type=Path), help="Page to write.")
+@_SET
+@click.option("--ideal", is_flag=True, help="Of the physical floor.")
+def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: bool) -> int:
+    """Write one self-contained page about SCENARIO, or about an answer that `run --json` saved."""
+    from hwmodel.report.html import write_html
+    from hwmodel.report.page import page_from, page_of
+
+    listen()
+    if scenario.endswith(".json"):
+        if settings or ideal:
+            raise click.UsageError("a saved answer cannot be changed; give the scenario with --set or --ideal")
+        page = page_from(scenario)
+    else:
+        from hwmodel.run import run
+        from hwmodel.scenario import load_scenario
+
+        page = page_of(run(load_scenario(scenario, settings), ideal=ideal))
+    write_html(page, out)
+    say(f"wrote {out}")
+    return 0 if page.answer["feasible"] else INFEASIBLE
 
 
 @click.command("cost")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hwmodel import __version__
+from hwmodel.asked import asked
 from hwmodel.economics import Cost, Work, cost
 from hwmodel.economics.energy import energy
 from hwmodel.graph import Op, OpGraph
@@ -150,6 +151,7 @@ class Result:
             "estimated_inputs": list(self.estimated_inputs),
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),
+            "asked": asked(self.placed.scenario, self.placed.ideal),
             "version": __version__,
         }
 

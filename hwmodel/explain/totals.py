@@ -94,7 +94,7 @@ def memory_formula(result: Result, row: MemoryRow, sheet: Sheet) -> Formula:
         (
             "kv",
             row.kv_bytes,
-            f"KV cache in {formats.kv.name}, batch {work.batch:,}, context {work.context or work.new_tokens:,}",
+            f"KV cache in {formats.kv.name}, batch {work.batch:,}, context {length:,}",
         ),
         ("activations", row.activation_bytes, "input and output of the widest op, the residual stream, streamed weights"),
     )
