@@ -36,7 +36,7 @@ def asked(scenario: Scenario, ideal: bool = False) -> dict[str, Any]:
              "latency_s": float(wire.latency_s), "per": wire.per or wire.to}
             for wire in scenario.cluster.wires
         ],
-        "plan": [{type(step).kind: step.model_dump(mode="json", exclude_defaults=True)} for step in scenario.plan],
+        "plan": [{type(step).kind: step.model_dump(mode="json", exclude_none=True)} for step in scenario.plan],
         "workload": work.model_dump(mode="json", exclude_defaults=True) | {"phase": work.phase},
         "prices": scenario.economics.said(),
     }  # fmt: skip

@@ -61,13 +61,25 @@ def _one(result: Result, name: str, moved: tuple[tuple[str, float], ...]) -> Exp
         made = memory_formula(result, row, sheet)
     elif name in result.placed.table.index:
         position = result.placed.table.index[name]
-        made = f"time = {op_formula(result, position, sheet)}", result.ops[position].time_s, "s", ONE
+        made = f"time = {op_formula(result, position, sheet)}", result.ops[position].time_s, "s", _rule(result, position)
     else:
         made = layer_formula(result, name, sheet)
     if made is None:  # `names` lists what can be made
         raise InputError(f"{result.scenario} has no {name}: {result.cost_reason}")
     formula, value, unit, note = made
     return Explanation(name, formula, value, unit, sheet.terms(), moved, note)
+
+
+def _rule(result: Result, position: int) -> str:
+    """What of an op's formula others count in another way."""
+    op = result.placed.table.ops[position]
+    if op.kind in ("transfer", "load", "collective"):
+        return f"{ONE}; each message waits for one latency, one way: there is no second one for an answer or a drain"
+    keys, values, read, kv = (op.consts.get(name, 0.0) for name in ("key_width", "value_width", "read_width", "kv_bytes"))
+    if read and read < keys + values:
+        both = f"{read * kv:,g} B per position and layer; a kernel that reads values apart moves {(keys + values) * kv:,g} B"
+        return f"{ONE}; keys and values share a latent that is read once, {both}"
+    return ONE
 
 
 def _values(result: Result) -> dict[str, float]:

@@ -276,10 +276,16 @@ def why(page: Page) -> str:
         if each["of"] in ops:
             continue
         name = escape(str(each["of"]))
-        value = escape(f"{float(each['value']):.6g} {each['unit']}")
+        value = escape(_said(float(each["value"]), str(each["unit"])))
         found.append(f'<details id="why-{name}"><summary>{name} <span>{value}</span></summary>{explanation(each)}</details>')
     note = "<p>Each formula with its printed numbers gives the printed result. Ops are explained in the table of ops.</p>"
     return f"<h2>Every number explained</h2>{note}{''.join(found)}" if found else ""
+
+
+def _said(value: float, unit: str) -> str:
+    """A result with the unit that reads best."""
+    known = {"s": seconds, "B": size}
+    return known[unit](value) if unit in known else f"{value:,.6g} {unit}"
 
 
 def doubts(page: Page) -> str:
