@@ -209,7 +209,7 @@ def test_c24_bytes_are_of_the_distinct_experts(ask: Ask, batch: int, distinct: f
     shape = [f"tokens={batch}", "hidden=7168", "inter=18432", "topk=8", "experts=256", "tp=1", "ep=1", "dist=balanced"]
     found = ask("op", "moe", *shape, "--chip", "h100_sxm", "--dtype", "bf16", "--cold", "--ideal")
     expert = 3 * 7168 * 18_432 * 2
-    assert found["bytes"] / expert == pytest.approx(distinct, rel=0.01)  # activations are the rest
+    assert found["bytes"] / expert == pytest.approx(distinct, rel=0.02)  # activations are the rest
 
 
 def test_c25_each_tier_at_its_own_bandwidth(ask: Ask) -> None:
