@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hwmodel import __version__
+from hwmodel.cli_answers import cost_command, explain_command, report_command
 from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
@@ -345,9 +346,15 @@ def claims_command(as_json: bool) -> None:
         show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
 
 
-cli.add_command(calibrate_command)
-cli.add_command(validate_command)
-cli.add_command(optimize_command)
+for command in (
+    explain_command,
+    report_command,
+    cost_command,
+    optimize_command,
+    calibrate_command,
+    validate_command,
+):
+    cli.add_command(command)
 
 if __name__ == "__main__":
     main()

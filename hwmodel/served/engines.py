@@ -19,10 +19,10 @@ from hwmodel.model.architecture import Model, Quantization, Rule
 from hwmodel.model.dtypes import FORMATS, fmt
 from hwmodel.model.load import load_model
 from hwmodel.placing import place
-from hwmodel.result import executions, stage_counts
 from hwmodel.routing import Routing
 from hwmodel.scenario import Scenario
 from hwmodel.served.rows import Deployment, Served
+from hwmodel.stages import executions, stage_counts
 from hwmodel.timing import OpTable, device_array, pack, price
 from hwmodel.workload import Workload
 
