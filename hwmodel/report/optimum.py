@@ -45,7 +45,10 @@ def _best(found: Optimum) -> list[RenderableType]:
     rows = [
         (asked, f"{value:,.5g} {unit}"),
         ("plan", choice.label),
-        ("batch", f"{target.best.batch:,} sequences in {step.micro_batches} micro-batches"),
+        (
+            "batch",
+            f"{target.best.batch:,} sequences" + (f" in {step.micro_batches} micro-batches" if step.micro_batches > 1 else ""),
+        ),
         ("TPOT", f"{seconds(step.tpot_s or step.time_s)}  ({seconds(step.time_low_s)} to {seconds(step.time_high_s)} a step)"),
         ("tokens/s/user", f"{step.tokens_per_s_per_user:,.2f}"),
         ("tokens/s/chip", f"{step.tokens_per_s_per_chip:,.2f}"),
