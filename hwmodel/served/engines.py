@@ -65,8 +65,11 @@ class Engine:
         return np.array([[float(row[name]) for name in self.table.symbols] for row in rows])
 
     def parts(self, points: Sequence[Workload]) -> dict[str, Array]:
-        """Seconds of a step by category of op at every point; how many ops, all-reduces and exchanges run (``launches`` ...);
-        what of the products' time quantises activations (``quantised``)."""
+        """Seconds of a step by category of op at every point.
+
+        Beside them how many ops, all-reduces and exchanges run (``launches``, ``reductions``, ``exchanges``), and what of the
+        products' seconds quantises activations (``quantised``).
+        """
         priced = price(self.table, self.symbols(points), self.device)[:, :, c.TIME] * self.counts
         names = np.array(self.labels)
         found = {name: priced[:, names == name].sum(axis=1) for name in CATEGORIES}

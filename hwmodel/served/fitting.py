@@ -18,8 +18,7 @@ Array = NDArray[np.float64]
 RANGES = {
     "gap": (0.0, 2e-5, 3e-6, 1e-6), "gap_fp4": (0.0, 2e-5, 3e-6, 1e-6), "late": (0.0, 2e-5, 1e-6, 1e-6),
     "rank": (0.0, 1e-3, 1e-5, 1e-5), "sequence": (0.0, 2e-4, 2e-5, 2e-5), "sequence_lab": (0.0, 2e-4, 2e-5, 2e-5),
-    "fused": (0.0, 1.5, 0.5, 0.3), "fused_fp4_chips": (0.0, 1.5, 0.5, 0.3), "fused_nvfp4": (0.0, 1.5, 0.5, 0.3),
-    "lag": (0.0, 2.0, 0.2, 0.1), "share": (0.3, 3.0, 1.0, 0.3), "lockstep": (0.0, 1.2, 0.2, 0.1),
+    "fused": (0.0, 1.0, 0.5, 0.3), "lag": (0.0, 2.0, 0.2, 0.1), "share": (0.3, 3.0, 1.0, 0.3), "lockstep": (0.0, 1.2, 0.2, 0.1),
     "prompt": (0.0, 5e-2, 2e-3, 2e-3), "start": (1e-3, 0.5, 2e-2, 2e-2), "stretch": (0.3, 5.0, 1.0, 0.3),
     "lab": (0.3, 8.0, 3.0, 1.0), "steps": (0.0, 20.0, 1.0, 1.0), "burst": (0.0, 2.0, 0.1, 0.1),
 }  # fmt: skip
@@ -53,18 +52,15 @@ def fit_stack(name: str, rows: Sequence[Served], load: Loads, chosen: NDArray[np
 
 def _idle(part: Loads) -> set[str]:
     """Parameters that none of the rows depends on; they stay zero, or as the rows they are an exception to."""
-    forms = {*part.form.astype(int)}
-    quantised = part.decode["quantised"].any(axis=1)
     without = {
         "gap_fp4": not part.fp4.any(), "late": not (part.chips > 1).any(), "rank": not part.decode["exchanges"].any(),
         "sequence_lab": not part.lab.any(), "lab": not part.lab.any(), "lag": not part.behind.any(),
-        "lockstep": not part.together.any(), "fused": not (quantised & (part.form == 0)).any(),
-        "fused_fp4_chips": not (quantised & (part.form == 1)).any(), "fused_nvfp4": 2 not in forms,
+        "lockstep": not part.together.any(), "fused": not part.decode["quantised"].any(),
     }  # fmt: skip
     return {key for key, idle in without.items() if idle}
 
 
-ALIKE = {"gap_fp4": "gap", "sequence_lab": "sequence", "lab": "stretch", "fused_fp4_chips": "fused", "fused_nvfp4": "fused"}
+ALIKE = {"gap_fp4": "gap", "sequence_lab": "sequence", "lab": "stretch"}
 """What stands in for a parameter that no row shows."""
 
 

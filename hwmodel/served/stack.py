@@ -34,11 +34,7 @@ class Stack(Spec):
     sequence_lab_s: Seconds
     """The same under another harness than InferenceX, whose recipes schedule the next step while one runs."""
     fused: Factor
-    """How much of the quantisation of activations that tables of fp8 products count an engine fuses into the op before."""
-    fused_fp4_chips: Factor
-    """The same on chips that multiply 4-bit floats."""
-    fused_nvfp4: Factor
-    """The same of nvfp4 products."""
+    """How much of the quantisation that tables of fp8 and nvfp4 products count an engine fuses into the op before."""
     lag: Factor
     """By what share of their time experts in fp8 blocks were slower per release before `hwmodel.served.rows.TUNED`."""
     share: Factor

@@ -5,12 +5,13 @@ N clients of one copy of a model, prompts of P and outputs of S tokens in the me
     step = decode(B, P + S/2) - fused x (quantising activations) + lag x (experts) + (gap - OVERLAP) x (kernels)
            + late x log2(TP) x (all-reduces) + rank x (exchanges) + sequence x B
     TPOT = step + B / S x (share x (1 - L) x prefill + prompt)          prefill: of one prompt, packed with others
-    TTFT = start + stretch x (prefill of the own prompt alone) + (burst + L) x (N - 1) x prefill + steps x TPOT + wait for memory
+    TTFT = start + stretch x (prefill of the own prompt alone) + (burst + L) x (N - 1) x prefill + steps x TPOT
+           + wait for memory
 
-L is what clients in lockstep wait for before their first token instead of after it: prompts that arrive together run in
-k = N P / PACK_TOKENS iterations, and the mean prompt waits for (1 + 1/k) / 2 of them. B is N less the clients that wait, at most
-what the memory holds, by iteration. Parameters: one set per stack, never per model; `sequence`, `stretch` and `lag` also tell
-harnesses and releases apart.
+L is the share of prefills that clients in lockstep wait for before their first token instead of after it: prompts that arrive
+together run in k = N P / PACK_TOKENS iterations, and the mean prompt waits for (1 + 1/k) / 2 of them. B is N less the clients
+that wait, at most what the memory holds, by iteration. Parameters: one set per stack, never per model; `gap` differs by kind of
+chip, `sequence` and `stretch` by harness, and `lag` and L are zero from some release on.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.served.engines import CATEGORIES, by_deployment, decode_point, engine, prefill_point, room
-from hwmodel.served.rows import Deployment, Served, multiplies_fp4
+from hwmodel.served.rows import Served, multiplies_fp4
 from hwmodel.served.stack import Stack
 
 Array = NDArray[np.float64]
@@ -70,8 +71,6 @@ class Loads:
     """Attention data parallel ranks: each schedules its own sequences."""
     chips: Array
     """Chips of a tensor parallel group."""
-    form: Array
-    """Of the matrices: 0 fp8 and others, 1 fp8 on a chip that multiplies 4-bit floats, 2 nvfp4."""
     fp4: Array
     """1 where the chip multiplies 4-bit floats."""
     behind: Array
@@ -100,13 +99,9 @@ def loads(rows: Sequence[Served], calibrated: bool = True) -> Loads:
         column(lambda r: r.clients), column(lambda r: r.prompt), column(lambda r: r.output), limit,
         _decode(rows, limit, calibrated), own, packed, column(lambda r: r.copies[0]), column(lambda r: r.copies[1]),
         column(lambda r: r.prefill is not None), column(lambda r: r.lab),
-        column(lambda r: r.deployment.layout.dp), column(lambda r: r.deployment.layout.tp), column(lambda r: _form(r.deployment)),
+        column(lambda r: r.deployment.layout.dp), column(lambda r: r.deployment.layout.tp),
         column(lambda r: multiplies_fp4(r.deployment.chip)), column(lambda r: r.behind), column(lambda r: r.together),
     )  # fmt: skip
-
-
-def _form(what: Deployment) -> int:
-    return 2 if what.linear == "nvfp4" else int(multiplies_fp4(what.chip))
 
 
 def _decode(rows: Sequence[Served], limit: Array, calibrated: bool) -> dict[str, Array]:
@@ -136,7 +131,7 @@ def _prefill(rows: Sequence[Served], calibrated: bool) -> tuple[dict[str, Array]
     return own, packed
 
 
-def total(parts: Mapping[str, Array], fused: Array) -> Array:
+def total(parts: Mapping[str, Array], fused: float) -> Array:
     """Seconds of all ops; quantisation that products share with the op before them is taken off."""
     off = np.minimum(parts["quantised"] * fused, LEAST_GEMM * parts["gemm"])
     return np.asarray(sum(parts[name] for name in CATEGORIES) - off)
@@ -145,21 +140,17 @@ def total(parts: Mapping[str, Array], fused: Array) -> Array:
 def decoding(load: Loads, stack: Stack) -> Array:
     """Seconds of a decode step at FRACTIONS of the admitted clients, without what it costs per sequence; (rows, 3)."""
     parts = load.decode
-    ops = total(parts, _fused(load, stack)[:, None]) + stack.lag * load.behind[:, None] * parts["experts"]
+    ops = total(parts, stack.fused) + stack.lag * load.behind[:, None] * parts["experts"]
     gap = np.where(load.fp4 > 0, stack.gap_fp4_s, stack.gap_s)[:, None] - OVERLAP
     waits = stack.late_s * np.log2(load.chips)[:, None] * parts["reductions"] + stack.rank_s * parts["exchanges"]
     return np.asarray(np.maximum(ops + gap * parts["launches"], LEAST_STEP * ops) + waits)
-
-
-def _fused(load: Loads, stack: Stack) -> Array:
-    return np.array([stack.fused, stack.fused_fp4_chips, stack.fused_nvfp4])[load.form.astype(np.int64)]
 
 
 def predict(load: Loads, stack: Stack) -> tuple[Array, Array]:
     """(TTFT, TPOT) in s of every row under one stack."""
     p = stack
     admitted = np.maximum(1.0, np.minimum(load.clients / load.decoders, load.limit))
-    ops, own, packed = decoding(load, p), total(load.own, _fused(load, p)), total(load.packed, _fused(load, p))
+    ops, own, packed = decoding(load, p), total(load.own, p.fused), total(load.packed, p.fused)
     rounds = np.maximum(1.0, admitted * load.prompt / PACK_TOKENS)
     early = p.lockstep * load.together * (1 + 1 / rounds) / 2
     fill = p.share * np.maximum(0.0, 1 - early) * packed + p.prompt_s / load.ranks
