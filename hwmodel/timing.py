@@ -215,7 +215,8 @@ def device_array(table: OpTable, cluster: Cluster, *, ideal: bool = False) -> Ar
 
 def fit_of(op: Op, pool: Pool) -> Fit | None:
     """What was measured of ops like this one on the chips of its pool."""
-    return pool.calibration.find(op.family, op.format) if pool.calibration and op.family else None
+    link = (op.way or pool.chip.link_name) if op.kind == "collective" else ""
+    return pool.calibration.find(op.family, op.format, link) if pool.calibration and op.family else None
 
 
 def fit_row(pool: str, fit: Fit) -> str:

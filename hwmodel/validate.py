@@ -150,7 +150,7 @@ def _check(folder: Path, ops: Sequence[str]) -> None:
 
 def _compare(rows: Rows, chip: Chip, calibrated: bool, bands: bool) -> _Compared:
     calibration = calibration_for(chip, rows.stack) if calibrated else None
-    fit = calibration.find(rows.kind, form_of(rows)) if calibration else None
+    fit = calibration.find(rows.kind, form_of(rows), chip.link_name) if calibration else None
     source = "no" if calibration is None or fit is None else "prior" if calibration.prior else "chip"
     parts = replay(rows, chip, calibration)
     ratio = times(parts) / rows.measured_s
