@@ -26,10 +26,13 @@ _NCCL = dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), "nccl")
 RUNS: dict[str, dict[str, str]] = {
     "trtllm": {"all_reduce": "custom_trtllm_TRTLLM", **_NCCL},
     "vllm": {"all_reduce": "custom_vllm_vLLM_custom_graph", **_NCCL},
-    "sglang": {"all_reduce": "custom_sglang_SGLang_CustomAllReduce_graph", **_NCCL},
-}
+    "sglang": {
+        "all_reduce": "custom_sglang_SGLang_CustomAllReduce_graph", **_NCCL,
+        "expert_dispatch": "deepep", "expert_combine": "deepep",
+    },
+}  # fmt: skip
 """The library whose collectives a serving stack runs, as the tables name it. Their own all-reduce tables go over to nccl by
-themselves for large buffers."""
+themselves for large buffers; the tables of DeepEP over several nodes are of SGLang's version 0.5.6."""
 BAND = 0.8
 """Share of measured times that an interval shall hold."""
 UNKNOWN = 0.6
