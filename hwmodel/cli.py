@@ -400,8 +400,13 @@ def claims_command(as_json: bool) -> None:
     else:
         from hwmodel.report.tables import table
 
-        rows = [(c.number, c.claim, f"{c.result:.5g} {c.unit}", "yes" if c.agrees else "NO", c.formula) for c in found]
+        said = {True: "yes", False: "NO"}
+        rows = [
+            (c.number, c.claim, f"{c.result:.5g} {c.unit}", "in bounds" if c.agrees and "low" in c.inputs else said[c.agrees],
+             c.formula) for c in found
+        ]  # fmt: skip
         show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
+        text_out("".join(f"\n{c.number}: {c.claim}: {c.note}\n" for c in found if "low" in c.inputs))
 
 
 for command in (explain_command, report_command, cost_command, calibrate_command, validate_command):

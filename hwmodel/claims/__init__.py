@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from hwmodel.claims import models, money, rooflines, serving
+from hwmodel.claims import models, money, rooflines, serving, vendor
 from hwmodel.claims.facts import decode_attention_intensity, hourly_usd
 from hwmodel.claims.forms import (
     batch_where_cache_equals_weights,
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 CLAIMS: Numbered = tuple(
-    sorted((*rooflines.CLAIMS, *models.CLAIMS, *serving.CLAIMS, *money.CLAIMS), key=lambda listed: listed[0])
+    sorted((*rooflines.CLAIMS, *models.CLAIMS, *serving.CLAIMS, *money.CLAIMS, *vendor.CLAIMS), key=lambda listed: listed[0])
 )
 """Every claim in the order of the numbers."""
 
