@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hwmodel import __version__
-from hwmodel.cli_answers import cost_command, explain_command, report_command
+from hwmodel.cli_answers import compare_command, cost_command, explain_command, report_command
 from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.terminal import compiling, json_out, listen, say, show, text_out
 
@@ -409,7 +409,9 @@ def claims_command(as_json: bool) -> None:
         text_out("".join(f"\n{c.number}: {c.claim}: {c.note}\n" for c in found if "low" in c.inputs))
 
 
-for command in (explain_command, report_command, cost_command, calibrate_command, validate_command):
+for command in (
+    explain_command, report_command, compare_command, cost_command, calibrate_command, validate_command,
+):  # fmt: skip
     cli.add_command(command)
 
 if __name__ == "__main__":

@@ -72,6 +72,30 @@ def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: b
     return 0 if page.answer["feasible"] else INFEASIBLE
 
 
+@click.command("compare")
+@click.argument("asked", metavar="SCENARIO_OR_RESULT...", nargs=-1, required=True)
+@_SET
+@_JSON
+def compare_command(asked: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
+    """Set answers side by side, and find the interactivity at which the cheaper one changes.
+
+    --set holds for every scenario named.
+    """
+    from hwmodel.compare import compare
+    from hwmodel.report.page import page_from
+    from hwmodel.scenario import load_scenario
+
+    listen()
+    found = compare([page_from(name).answer if name.endswith(".json") else load_scenario(name, settings) for name in asked])
+    if as_json:
+        json_out(found.to_dict())
+    else:
+        from hwmodel.report.comparison import comparison
+
+        show(comparison(found))
+    return 0 if all(row["feasible"] for row in found.rows) else INFEASIBLE
+
+
 @click.command("cost")
 @click.argument("scenario")
 @_SET
