@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hwmodel import __version__
-from hwmodel.cli_answers import cost_command, explain_command, report_command
+from hwmodel.cli_answers import compare_command, cost_command, explain_command, report_command
 from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
@@ -342,18 +342,18 @@ def claims_command(as_json: bool) -> None:
     else:
         from hwmodel.report.tables import table
 
-        rows = [(c.number, c.claim, f"{c.result:.5g} {c.unit}", "yes" if c.agrees else "NO", c.formula) for c in found]
+        said = {True: "yes", False: "NO"}
+        rows = [
+            (c.number, c.claim, f"{c.result:.5g} {c.unit}", "in bounds" if c.agrees and "low" in c.inputs else said[c.agrees],
+             c.formula) for c in found
+        ]  # fmt: skip
         show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
+        text_out("".join(f"\n{c.number}: {c.claim}: {c.note}\n" for c in found if "low" in c.inputs))
 
 
 for command in (
-    explain_command,
-    report_command,
-    cost_command,
-    optimize_command,
-    calibrate_command,
-    validate_command,
-):
+    explain_command, report_command, compare_command, cost_command, optimize_command, calibrate_command, validate_command,
+):  # fmt: skip
     cli.add_command(command)
 
 if __name__ == "__main__":

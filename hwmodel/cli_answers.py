@@ -62,6 +62,29 @@ def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: b
     return 0 if page.answer["feasible"] else INFEASIBLE
 
 
+@click.command("compare")
+@click.argument("names", metavar="SCENARIO_OR_RESULT...", nargs=-1, required=True)
+@set_option
+@json_option
+def compare_command(names: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
+    """Set answers side by side, and find the interactivity at which the cheaper one changes.
+
+    --set holds for every scenario named.
+    """
+    questions = {name: asked(name, settings, {}) for name in names if not name.endswith(".json")}
+    from hwmodel.compare import compare
+    from hwmodel.report.page import page_from
+
+    found = compare([questions[name] if name in questions else page_from(name).answer for name in names])
+    if as_json:
+        json_out(found.to_dict())
+    else:
+        from hwmodel.report.comparison import comparison
+
+        show(comparison(found))
+    return 0 if all(row["feasible"] for row in found.rows) else INFEASIBLE
+
+
 @click.command("cost")
 @click.argument("scenario")
 @set_option

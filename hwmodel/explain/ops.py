@@ -102,6 +102,7 @@ def _compute(result: Result, op: Op, raw: Array, device: Array, position: int, s
             "exponentials", seconds * float(device[c.EXPONENTIALS]), "", f"{shape}; the softmax is slower than the products"
         )
         return f"{work} / {sheet.chip('exponential_rate', chip, 'execution.exponentials')}"
+    work = sheet.add("flops", flops, "FLOP", shape)
     parts = [sheet.chip(f"peak_{dtype}", chip, f"peaks.{dtype}")]
     if fitted and not placed.ideal:
         parts.append(sheet.add("compute_share", share, "", _fit_source(result, position), "measured"))
@@ -111,7 +112,7 @@ def _compute(result: Result, op: Op, raw: Array, device: Array, position: int, s
     if not math.isclose(used, 1, rel_tol=ALIKE):
         said = "share of the tiles' work that is asked for, over whole waves of the cores; see hwmodel/kernels/tiles.py"
         parts.append(sheet.add("tile_use", used, "", f"{shape}; {said}"))
-    return f"{sheet.add('flops', flops, 'FLOP', shape)} / ({' * '.join(parts)})"
+    return f"{work} / ({' * '.join(parts)})"
 
 
 def _memory(result: Result, op: Op, raw: Array, device: Array, sheet: Sheet) -> str:

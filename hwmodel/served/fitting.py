@@ -79,7 +79,8 @@ def _trial(name: str, moved: Sequence[str], x: Array) -> Stack:
 def _stack(name: str, moved: Sequence[str], x: Array, **said: str) -> Stack:
     values: dict[str, Any] = {"stack": name, **said}
     for key, value in _values(moved, x).items():
-        values[key] = f"{value * 1e6:.4g} us" if key in TIMES else float(f"{value:.4g}")
+        kept = round(value, 12)  # a picosecond, or a millionth of a millionth: what is less was fitted to 0
+        values[key] = f"{kept * 1e6:.4g} us" if key in TIMES else float(f"{kept:.4g}")
     return Stack.model_validate(values)
 
 
