@@ -1,0 +1,205 @@
+"""Step times of one instance as tables over tokens, sequences, contexts and prompt chunks, filled by the packed model.
+
+Where the ops of a step follow one another, it is a sum over what its ops depend on, exact at the nodes:
+
+    step = linear[tokens of a rank] + shared[all tokens] + head[sequences] + decode[sequences, mean context]
+         + mean over chunks prefill[chunks, new, cached] + what the software stack adds
+
+Where lanes overlap (AFD, micro-batches, pipelines), `decode` and `prefill` hold whole steps as scheduled, and a step of both is
+taken as their sum less one step of a single token. `check` says how far either is from exact pricing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_steps import steps_s
+from hwmodel.scenario import Scenario
+from hwmodel.serve.grid import Grid, coarse, fine
+from hwmodel.serve.pricing import Priced, priced
+from hwmodel.served.stack import Stack
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+POINTS = 300
+"""Random steps of a check, of each phase."""
+TABLES = ("linear", "shared", "head", "decode", "prefill")
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Tables against exact pricing of random steps, as shares of the step."""
+
+    points: int
+    mean: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Step times of one kind of instance; seconds."""
+
+    grid: Grid
+    linear: Array
+    """(tokens,) of a rank."""
+    shared: Array
+    """(tokens,) of all ranks together."""
+    head: Array
+    """(sequences,)."""
+    decode: Array
+    """(sequences, context)."""
+    prefill: Array
+    """(chunks, new, cached)."""
+    sequence_s: float = 0.0
+    """Host time per decoding sequence."""
+    prompt_s: float = 0.0
+    """Host time per prompt."""
+    ranks: int = 1
+    """That share the sequences (attention data parallelism)."""
+    unit: int = 1
+    """Sequences for which one node of `decode` stands."""
+    accuracy: Accuracy | None = None
+    """None when they were not made from a model."""
+
+    def times(self, points: Array) -> Array:
+        """Seconds of steps, points (n, 5): decoding sequences, mean context, prompts, new and cached tokens of each prompt."""
+        out = np.zeros(len(points))
+        steps_s(_only(self), 0, np.ascontiguousarray(points, dtype=np.float64), out)
+        return out
+
+
+def stacked(kinds: list[Steps]) -> dict[str, Array | Ints]:
+    """The tables of several kinds of instances, all on one grid, as the kernels read them."""
+    axes = kinds[0].grid.axes
+    nodes = np.zeros((len(axes), max(len(axis.nodes) for axis in axes)))
+    for i, axis in enumerate(axes):
+        nodes[i, : len(axis.nodes)] = axis.nodes
+    return {
+        **{key: np.ascontiguousarray([getattr(kind, key) for kind in kinds]) for key in TABLES},
+        "host": np.array([[kind.sequence_s, kind.prompt_s] for kind in kinds]),
+        "ranks": np.array([[kind.ranks, kind.unit] for kind in kinds]),
+        "axes": nodes,
+        "axis": np.array([[axis.dense, axis.per_octave, len(axis.nodes)] for axis in axes]),
+    }
+
+
+def _only(steps: Steps) -> Serving:
+    """A serving state with nothing in it but step times."""
+    whole, real = np.zeros((0, 0), np.int64), np.zeros((0, 0))
+    line, cube = np.zeros(0, np.int64), np.zeros((0, 0, 0), np.int32)
+    return Serving(
+        req=whole, when=real, inst=whole, meter=real, batch=whole, starts=line, blocks=line, holders=cube, older=cube,
+        newer=cube, tier=np.zeros((0, 0, 0), np.int64), tier_s=np.zeros((0, 0, 0)), size=line, gaps=line, total=np.zeros(0),
+        children=line, child=line, gap_s=np.zeros(0), **stacked([steps]),
+    )  # fmt: skip
+
+
+def by_tokens(seconds: Callable[[Array], Array], tokens: int = 4096, sequences: int = 128, grid: Grid | None = None) -> Steps:
+    """Steps whose time (s) is a function of their tokens alone: the servers of queueing theory."""
+    grid = grid or coarse(tokens, sequences)
+    nodes = [axis.nodes for axis in grid.axes]
+    return Steps(
+        grid, seconds(nodes[0]), np.zeros(len(nodes[0])), np.zeros(len(nodes[1])), np.zeros((len(nodes[1]), len(nodes[2]))),
+        np.zeros([len(node) for node in nodes[3:]]),
+    )  # fmt: skip
+
+
+def step_tables(scenario: Scenario, stack: Stack | None, tokens: int, sequences: int, grid: Grid | None = None) -> Steps:
+    """Fill the tables of one instance: everything that the scenario's cluster does in a step.
+
+    Parameters
+    ----------
+    stack
+        What the software adds to the ops; None for nothing.
+    tokens, sequences
+        Most of one step.
+    grid
+        Chosen by the plan when None.
+
+    Raises
+    ------
+    InputError
+        When the scenario cannot be priced.
+    """
+    mixed = priced(scenario, "mixed", stack)
+    ranks = next((n for name, n in mixed.graph.degrees.items() if name == f"{scenario.cluster.pools[0].name}.dp"), 1)
+    if mixed.additive:
+        found = _sums(mixed, grid or fine(tokens, -(-sequences // ranks)), ranks)
+    else:
+        found = _whole(scenario, stack, grid or coarse(tokens, -(-sequences // ranks)), ranks)
+    if stack:
+        found = replace(found, sequence_s=stack.sequence_s, prompt_s=stack.prompt_s)
+    return replace(found, accuracy=check(found, scenario, stack, tokens, sequences))
+
+
+def _sums(mixed: Priced, grid: Grid, ranks: int) -> Steps:
+    """Tables of a plan whose ops follow one another: every part by itself."""
+    tokens, sequences, context, chunks, new, cached = (axis.nodes for axis in grid.axes)
+    one = np.ones_like
+    linear = mixed.parts(_points(0 * tokens, one(tokens), 1, np.maximum(tokens, 1), 0), ("linear", "shared"))
+    head = mixed.parts(_points(np.maximum(sequences, 1) * ranks, one(sequences), 0, 1, 0), ("head",))["head"]
+    rows, at = (part.ravel() for part in np.meshgrid(np.maximum(sequences, 1), np.maximum(context, 1), indexing="ij"))
+    decode = mixed.parts(_points(rows * ranks, at, 0, 1, 0), ("decode",))["decode"].reshape(len(sequences), -1)
+    count, size, old = (part.ravel() for part in np.meshgrid(np.maximum(chunks, 1), np.maximum(new, 1), cached, indexing="ij"))
+    prefill = mixed.parts(_points(0 * count, one(count), count * ranks, size, old), ("prefill",))["prefill"]
+    decode[0] = 0.0
+    prefill = prefill.reshape(len(chunks), len(new), len(cached))
+    prefill[0] = 0.0
+    # tokens of a shared part are those of all ranks: one prompt stands for them
+    return Steps(grid, linear["linear"], linear["shared"], head, decode, prefill, ranks=ranks, unit=ranks)
+
+
+def _whole(scenario: Scenario, stack: Stack | None, grid: Grid, ranks: int) -> Steps:
+    """Tables of a plan with overlapping lanes: whole steps, scheduled."""
+    tokens, sequences, context, chunks, new, cached = (axis.nodes for axis in grid.axes)
+    decoding, filling = priced(scenario, "decode", stack), priced(scenario, "prefill", stack)
+    unit = ranks * decoding.order.batches
+    rows, at = (part.ravel() for part in np.meshgrid(np.maximum(sequences, 1), np.maximum(context, 1), indexing="ij"))
+    decode = decoding.exact(_points(rows * unit, at, 0, 1, 0)).reshape(len(sequences), -1)
+    count, size, old = (part.ravel() for part in np.meshgrid(np.maximum(chunks, 1), np.maximum(new, 1), cached, indexing="ij"))
+    prefill = filling.exact(_points(0 * count, np.ones_like(count), count * ranks, size, old))
+    prefill = prefill.reshape(len(chunks), len(new), len(cached))
+    least = min(float(decode[1, 1]), float(prefill[1, 1, 0]))
+    decode, prefill = decode - least, prefill - least
+    decode[0], prefill[0] = 0.0, 0.0
+    flat = np.zeros(len(tokens))
+    return Steps(grid, flat + least, flat, np.zeros(len(sequences)), decode, prefill, ranks=ranks, unit=unit)
+
+
+def _points(*columns: Array | float) -> Array:
+    return np.column_stack(np.broadcast_arrays(*columns)).astype(np.float64)
+
+
+def check(steps: Steps, scenario: Scenario, stack: Stack | None, tokens: int, sequences: int, seed: int = 0) -> Accuracy:
+    """The tables against exact pricing of random steps: decodes alone, prompts alone, and both."""
+    points = random_steps(scenario, tokens, sequences, seed)
+    errors = np.concatenate([deviations(steps, scenario, stack, points, phase) for phase in ("decode", "prefill", "mixed")])
+    return Accuracy(len(errors), float(errors.mean()), float(errors.max()))
+
+
+def random_steps(scenario: Scenario, tokens: int, sequences: int, seed: int) -> Array:
+    """Steps of every size, evenly in the logarithm; (POINTS, 5)."""
+    rng = np.random.default_rng(seed)
+    longest = scenario.model.max_context or 1 << 17
+    rows = np.floor(2 ** rng.uniform(0, np.log2(sequences), POINTS))
+    context = np.floor(2 ** rng.uniform(5, np.log2(longest), POINTS))
+    prompts = np.floor(2 ** rng.uniform(0, 3, POINTS))
+    new = np.floor(2 ** rng.uniform(3, np.log2(max(16, tokens)), POINTS) / prompts) + 1
+    cached = np.where(rng.random(POINTS) < 0.5, 0, np.floor(2 ** rng.uniform(5, np.log2(longest), POINTS)))
+    return np.column_stack([rows, context, prompts, new, cached])
+
+
+def deviations(steps: Steps, scenario: Scenario, stack: Stack | None, points: Array, phase: str) -> Array:
+    """|table / exact - 1| of steps of one phase."""
+    asked = points.copy()
+    asked[:, {"decode": [2, 4], "prefill": [0, 1], "mixed": []}[phase]] = 0
+    exact = priced(scenario, phase, stack).exact(asked)
+    if stack:
+        exact += stack.sequence_s * -(-asked[:, 0] // steps.ranks)
+    return np.asarray(np.abs(steps.times(asked) / exact - 1))
