@@ -12,23 +12,23 @@ from hwmodel.kernels.serving_steps import along, chunk_s
 
 BLOCKED = -1
 """The first waiting request cannot be let in now."""
-AWAY = 0
-"""It left the queue for a while: its KV is read from a lower tier."""
+AT_MOST = 8192
+"""Tokens of an iteration by which the cost of computing a unit again is judged, when there is no budget."""
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def wanted(s: Serving, r: int) -> int:
     """Tokens a request has yet to compute before its next output: 1 while it decodes."""
     return s.req[r, c.PROMPT] + s.req[r, c.MADE] - s.req[r, c.COMPUTED]
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def decodes(s: Serving, r: int) -> bool:
     """Whether a request only needs its latest token computed."""
     return s.req[r, c.MADE] > 0 and wanted(s, r) == 1
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def reserved(s: Serving, k: int, r: int, tokens: int) -> int:
     """Tokens that an admitted request gets room for."""
     mode = s.inst[k, c.RESERVE]
@@ -37,7 +37,7 @@ def reserved(s: Serving, k: int, r: int, tokens: int) -> int:
     return max(tokens, s.req[r, c.PROMPT] + s.req[r, c.OUTPUT] - 1 if mode < 0 else mode)
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def preempt_last(s: Serving, k: int) -> int:
     """The latest of the batch gives up its KV and waits before all others, to be computed again (vLLM); which one it was."""
     last = s.inst[k, c.BATCH] - 1
@@ -51,7 +51,7 @@ def preempt_last(s: Serving, k: int) -> int:
     return r
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def unpin(s: Serving, k: int, r: int) -> bool:
     """Waiting requests from r on that hold KV read for them give it up; whether any did."""
     freed = False
@@ -65,11 +65,11 @@ def unpin(s: Serving, k: int, r: int) -> bool:
     return freed
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def grow(s: Serving, k: int, r: int, take: int) -> bool:
     """Room for `take` more tokens of a running request; the latest are preempted for it. False: it was the latest itself."""
     while True:
-        pages = pages_for(s, r, s.req[r, c.COMPUTED] + take) - s.req[r, c.PAGES]
+        pages = pages_for(s, k, r, s.req[r, c.COMPUTED] + take) - s.req[r, c.PAGES]
         if pages <= 0:
             break
         if allocate(s, k, pages, 0):
@@ -83,28 +83,27 @@ def grow(s: Serving, k: int, r: int, take: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def unit_s(s: Serving, k: int, r: int, units: int) -> float:
     """Seconds that computing one more unit of a prompt takes behind `units` of them."""
-    tokens = s.size[0] * s.size[1]
+    tokens = s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]
     kind = s.inst[k, c.STEPS]
-    most = max(tokens, s.inst[k, c.BUDGET])
-    share = tokens / most
-    flat = along(s.linear[kind], float(most), s.axes[0], s.axis[0]) + along(s.shared[kind], float(most), s.axes[0], s.axis[0])
-    return flat * share + chunk_s(s, kind, 1, tokens, units * tokens)
+    most = max(tokens, min(s.inst[k, c.BUDGET], AT_MOST))
+    flat = along(s, kind, c.LINEAR, float(most), c.BY_TOKENS) + along(s, kind, c.SHARED, float(most), c.BY_TOKENS)
+    return flat * tokens / most + chunk_s(s, k, 1, tokens, units * tokens)
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Send the first waiting request to read KV from lower tiers if that pays and fits; the new length of the heap."""
     r = s.inst[k, c.HEAD]
     if s.req[r, c.UNITS] > 0 or s.inst[k, c.BATCH] + s.inst[k, c.INFLIGHT] >= s.inst[k, c.MAX_SEQS]:
         return length
     units, idle = found(s, k, r)
-    counts = np.zeros(s.tier.shape[1], np.int64)
+    counts = s.tier[k, :, c.N_TIER - 1]
     more = worth_reading(s, k, r, units, unit_s(s, k, r, units), counts)
-    pages = more * s.size[1]
-    if more == 0 or s.inst[k, c.FREE] + (s.inst[k, c.EVICTABLE] - idle) * s.size[1] < pages + s.inst[k, c.WATERMARK]:
+    pages = more * s.inst[k, c.PER_UNIT]
+    if more == 0 or s.inst[k, c.FREE] + (s.inst[k, c.EVICTABLE] - idle) * s.inst[k, c.PER_UNIT] < pages + s.inst[k, c.WATERMARK]:
         return length
     for j in range(units):
         hold(s, k, s.blocks[s.starts[r] + j])
@@ -112,9 +111,9 @@ def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int,
     allocate(s, k, pages, 0)
     s.req[r, c.PAGES] = pages
     s.req[r, c.UNITS] = units
-    s.req[r, c.COMPUTED] = (units + more) * s.size[0] * s.size[1]
+    s.req[r, c.COMPUTED] = (units + more) * s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]
     if s.when[r, c.SCHEDULED] < 0:
-        s.req[r, c.LOADED] = more * s.size[0] * s.size[1]
+        s.req[r, c.LOADED] = more * s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]
     s.when[r, c.LOADING_S] += done - now
     leave_queue(s, k)
     s.inst[k, c.INFLIGHT] += 1
@@ -123,23 +122,23 @@ def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int,
     return push(heap, length, ready, order, r)
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def let_in(s: Serving, k: int, limit: int) -> int:
     """Admit the first waiting request with at most `limit` tokens of work; the tokens it computes, or BLOCKED."""
     r = s.inst[k, c.HEAD]
     if s.inst[k, c.BATCH] + s.inst[k, c.INFLIGHT] >= s.inst[k, c.MAX_SEQS] or limit <= 0:
         return BLOCKED
-    per_unit = s.size[1]
+    per_unit = s.inst[k, c.PER_UNIT]
     units, idle, have = s.req[r, c.UNITS], 0, s.req[r, c.COMPUTED]
     fresh = have == 0
     if fresh:
         units, idle = found(s, k, r)
-        have = units * s.size[0] * per_unit
+        have = units * s.inst[k, c.PAGE] * per_unit
     work = s.req[r, c.PROMPT] + s.req[r, c.MADE] - have
     if work > limit and s.inst[k, c.CHUNKED] == 0:
         return BLOCKED
     take = min(work, limit)
-    pages = max(0, -(-reserved(s, k, r, have + take) // s.size[0]) - units * per_unit - s.req[r, c.PAGES])
+    pages = max(0, -(-reserved(s, k, r, have + take) // s.inst[k, c.PAGE]) - units * per_unit - s.req[r, c.PAGES])
     spare = s.inst[k, c.WATERMARK] if s.inst[k, c.BATCH] > 0 else 0
     if s.inst[k, c.FREE] + (s.inst[k, c.EVICTABLE] - idle) * per_unit < pages + spare:
         return BLOCKED

@@ -24,9 +24,10 @@ N_REQUEST = 19
 # requests, times in s: (requests, N_TIME)
 ARRIVAL, SCHEDULED, FIRST, LAST, FINISH = 0, 1, 2, 3, 4
 """Arrived; first scheduled; first token; latest token; answer complete. -1: not yet."""
-LOADING_S, TRANSFER_S = 5, 6
-"""Spent on reading KV from lower tiers; from the end of its prefill to the end of its KV transfer."""
-N_TIME = 7
+LOADING_S, TRANSFER_S, GAP_S = 5, 6, 7
+"""Spent on reading KV from lower tiers; from the end of its prefill to the end of its KV transfer; from the end of what it
+waits for to its arrival."""
+N_TIME = 8
 
 # states
 PENDING, WAITING, RUNNING, LOADING, STAGED, MOVING, FINISHED, REJECTED = 0, 1, 2, 3, 4, 5, 6, 7
@@ -52,7 +53,10 @@ requests; requests here."""
 PEAK, LONGEST_PREFIX, PREFILLS, DECODES, INFLIGHT = 27, 28, 29, 30, 31
 """Most pages in use; 1: the longest cached prefix is admitted first; prompt tokens and decode tokens computed; sequences
 whose KV is on the way here."""
-N_INSTANCE = 32
+PAGE, PER_UNIT, RANKS, DECODE_UNIT = 32, 33, 34, 35
+"""Tokens of a page; pages of a unit; ranks that share the sequences of a step; sequences for which one node of the decode
+table stands."""
+N_INSTANCE = 36
 
 # instances, s and tokens: (instances, N_METER)
 START, END, BUSY_S, WASTE, WASTED, LINK_FREE = 0, 1, 2, 3, 4, 5
@@ -61,7 +65,9 @@ those were; until when the outgoing link is busy."""
 TOKEN_SEND_S, SEND_LATENCY_S, HELD_TOKEN_S, USED_TOKEN_S, SENT_TOKENS = 6, 7, 8, 9, 10
 """s per KV token to send and s before the first; integrals over iterations of the tokens that running sequences hold room
 for and of those they use; tokens sent."""
-N_METER = 11
+SEQUENCE_S, PROMPT_S = 11, 12
+"""Host time of a step per decoding sequence and per prompt that ends."""
+N_METER = 13
 
 # roles
 MIXED, PREFILL_ONLY, DECODE_ONLY = 0, 1, 2
@@ -75,18 +81,24 @@ ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE = 0, 1, 2
 # tiers below the first: whole numbers (instances, tiers, N_TIER), times (instances, tiers, N_TIER_S)
 ROOM, HELD, MOST, HITS, READS, WRITES = 0, 1, 2, 3, 4, 5
 """Units: capacity, held, most held, requests' units found, read and written."""
-N_TIER = 6
+N_TIER = 7
 READ_S, LATENCY_S, FREE_AT, WRITE_S = 0, 1, 2, 3
 """s per unit to read; s before the first; until when the way up is busy; s per unit to write (not waited for)."""
 N_TIER_S = 4
 
+HOLDERS, OLDER, NEWER = 0, 1, 2
+"""Of a unit in a tier: -1 not there, else how many requests hold it; its neighbours in the list by last use of units that
+nobody holds, whose anchor is the last id."""
+
 BY_TOKENS, BY_SEQUENCES, BY_CONTEXT, BY_CHUNKS, BY_NEW, BY_CACHED = 0, 1, 2, 3, 4, 5
 """Axes of the step tables."""
+LINEAR, SHARED, HEAD_TABLE, DECODE_TABLE, PREFILL_TABLE = 6, 7, 8, 9, 10
+"""Rows of `axis` that say where the step tables begin."""
 
 BINS_PER_OCTAVE, OCTAVES = 128, 40
 """Histogram of token gaps: bins a factor 2^(1/128) wide from 2^-20 s up."""
 
-GAP_S, LONGEST_GAP_S, GAPS, NEXT_ENTRY, CLOCK, BACKWARDS = 0, 1, 2, 3, 4, 5
+TOTAL_GAP_S, LONGEST_GAP_S, GAPS, NEXT_ENTRY, CLOCK, BACKWARDS = 0, 1, 2, 3, 4, 5
 """Totals of a run: gaps between tokens (sum, longest, number); whose turn it is; time of the last event, and how often the
 clock went back (never)."""
 N_TOTAL = 6
@@ -109,38 +121,22 @@ class Serving(NamedTuple):
     """(requests + 1,) first unit of each request in `blocks`."""
     blocks: np.ndarray
     """(units,) int ids."""
-    holders: np.ndarray
-    """(instances, tiers, ids + 1) int32: -1 not there, else how many requests hold it."""
-    older: np.ndarray
-    newer: np.ndarray
-    """(instances, tiers, ids + 1) int32: lists by last use of units nobody holds; the last id is the ring's anchor."""
+    cache: np.ndarray
+    """(3, instances, tiers, ids + 1) int32: HOLDERS, OLDER, NEWER of every unit."""
     tier: np.ndarray
     """(instances, tiers, N_TIER) int."""
     tier_s: np.ndarray
     """(instances, tiers, N_TIER_S) s."""
-    size: np.ndarray
-    """(2,) int: tokens per page, pages per unit."""
-    linear: np.ndarray
-    shared: np.ndarray
-    head: np.ndarray
-    decode: np.ndarray
-    prefill: np.ndarray
-    """Step times (s) by kind of instance: (kinds, tokens) twice, (kinds, sequences), (kinds, sequences, contexts),
-    (kinds, chunks, new, cached)."""
-    host: np.ndarray
-    """(kinds, 2) s: per decoding sequence, per prompt that ends."""
-    ranks: np.ndarray
-    """(kinds, 2) int: ranks that share the sequences of a step; sequences that one node of `decode` stands for."""
+    table: np.ndarray
+    """(kinds, values) s: the step tables of each kind of instance, one behind the other: over tokens of a rank, over tokens,
+    over sequences, over (sequences, context), over (chunks, new, cached tokens)."""
     axes: np.ndarray
     """(6, nodes) float: nodes of tokens, sequences, contexts, chunks, new and cached tokens of a chunk."""
     axis: np.ndarray
-    """(6, 3) int: how each axis is spaced: dense nodes, nodes per octave, nodes."""
+    """(11, 3) int: how each axis is spaced (dense nodes, nodes per octave, nodes), then where each table begins."""
     gaps: np.ndarray
     """(bins,) int: histogram of gaps between tokens."""
     total: np.ndarray
     """(N_TOTAL,) float."""
-    children: np.ndarray
-    child: np.ndarray
-    """(requests + 1,), (children,): who waits for the end of a request."""
-    gap_s: np.ndarray
-    """(requests,) s from the end of what a request waits for to its arrival."""
+    follow: np.ndarray
+    """(requests + 1 + followers,) int: of each request, where those that wait for its end stand in this array; then they."""

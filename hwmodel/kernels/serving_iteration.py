@@ -20,7 +20,7 @@ orca, prefill_first, sarathi = serving_orca.schedule, serving_prefill_first.sche
 static, vllm = serving_static.schedule, serving_vllm.schedule
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def schedule(s: Serving, k: int) -> None:
     """Let the instance's scheduler choose."""
     rule = s.inst[k, c.RULE]
@@ -36,10 +36,9 @@ def schedule(s: Serving, k: int) -> None:
         static(s, k)
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def measure(s: Serving, k: int, now: float) -> float:
     """Seconds of the iteration that the batch was given; 0 when it has nothing to compute."""
-    kind = s.inst[k, c.STEPS]
     rows = active = new = chunks = ends = 0
     context, chunked = 0.0, 0.0
     for i in range(s.inst[k, c.BATCH]):
@@ -68,14 +67,14 @@ def measure(s: Serving, k: int, now: float) -> float:
         for i in range(s.inst[k, c.BATCH]):
             r = s.batch[k, i]
             if s.req[r, c.TAKE] > 0 and not decodes(s, r):
-                chunked += chunk_s(s, kind, chunks, s.req[r, c.TAKE], s.req[r, c.COMPUTED]) / chunks
+                chunked += chunk_s(s, k, chunks, s.req[r, c.TAKE], s.req[r, c.COMPUTED]) / chunks
     s.inst[k, c.SLOTS] += rows
     s.inst[k, c.PREFILLS] += new
     s.inst[k, c.DECODES] += rows
-    return step_s(s, kind, rows, context, new, chunks, chunked, ends)
+    return step_s(s, k, rows, context, new, chunks, chunked, ends)
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Start an iteration if there is something to compute; the new length of the heap of requests on their way."""
     if s.tier.shape[1] > 1:
@@ -96,16 +95,16 @@ def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: 
     return length
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def note_gap(s: Serving, gap: float, times: int) -> None:
     """Count `times` gaps of so many seconds between two tokens."""
     s.gaps[gap_bin(gap)] += times
-    s.total[c.GAP_S] += gap * times
+    s.total[c.TOTAL_GAP_S] += gap * times
     s.total[c.GAPS] += times
     s.total[c.LONGEST_GAP_S] = max(s.total[c.LONGEST_GAP_S], gap)
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def finish(s: Serving, k: int, now: float, done: np.ndarray) -> int:
     """End an iteration: tokens are made; requests this instance is done with go to `done` (sequences,), their number is returned."""
     begun, spent = s.meter[k, c.START], now - s.meter[k, c.START]
@@ -115,7 +114,7 @@ def finish(s: Serving, k: int, now: float, done: np.ndarray) -> int:
         r = s.batch[k, i]
         take = s.req[r, c.TAKE]
         used += s.req[r, c.COMPUTED]
-        held += s.req[r, c.PAGES] + s.req[r, c.UNITS] * s.size[1]
+        held += s.req[r, c.PAGES] + s.req[r, c.UNITS] * s.inst[k, c.PER_UNIT]
         if take > 0:
             s.req[r, c.COMPUTED] += take
             if s.req[r, c.UNITS] < s.req[r, c.SHARABLE]:
@@ -145,26 +144,27 @@ def finish(s: Serving, k: int, now: float, done: np.ndarray) -> int:
     s.inst[k, c.ITERATIONS] += 1
     s.meter[k, c.BUSY_S] += spent
     s.meter[k, c.USED_TOKEN_S] += used * spent
-    s.meter[k, c.HELD_TOKEN_S] += held * s.size[0] * spent
+    s.meter[k, c.HELD_TOKEN_S] += held * s.inst[k, c.PAGE] * spent
     return ended
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def end_static(s: Serving, k: int, done: np.ndarray) -> int:
     """A static batch ends when all of it has; how many those are."""
     n = s.inst[k, c.BATCH]
     for i in range(n):
         if s.req[s.batch[k, i], c.MADE] < s.req[s.batch[k, i], c.GOAL]:
             return 0
-    done[:n] = s.batch[k, :n]
+    for i in range(n):
+        done[i] = s.batch[k, i]
     s.inst[k, c.BATCH] = 0
     return n
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def answer(s: Serving, k: int, r: int, now: float) -> None:
     """A request is complete: it leaves its instance."""
-    held = (s.req[r, c.PAGES] + s.req[r, c.UNITS] * s.size[1]) * s.size[0]
+    held = (s.req[r, c.PAGES] + s.req[r, c.UNITS] * s.inst[k, c.PER_UNIT]) * s.inst[k, c.PAGE]
     s.meter[k, c.WASTE] += held - s.req[r, c.COMPUTED]
     s.meter[k, c.WASTED] += 1
     release(s, k, r)

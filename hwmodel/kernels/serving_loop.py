@@ -14,7 +14,7 @@ from hwmodel.kernels.serving_routing import decoder, entry, refusal
 NEVER = np.inf
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def arrive(s: Serving, r: int, now: float, routing: int, pairs: bool) -> int:
     """A request is there: the instance it waits at, or -1 when it is refused."""
     s.when[r, c.ARRIVAL] = now
@@ -34,16 +34,17 @@ def arrive(s: Serving, r: int, now: float, routing: int, pairs: bool) -> int:
     return k
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def call_children(s: Serving, r: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Requests that wait for the end of r arrive after their gap; the heap's new length."""
-    for i in range(s.children[r], s.children[r + 1]):
-        ready[s.child[i]] = now + s.gap_s[s.child[i]]
-        length = push(heap, length, ready, order, s.child[i])
+    for i in range(s.follow[r], s.follow[r + 1]):
+        child = s.follow[i]
+        ready[child] = now + s.when[child, c.GAP_S]
+        length = push(heap, length, ready, order, child)
     return length
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def stage(s: Serving, k: int, r: int, now: float) -> int:
     """A prefilled request waits for the memory of a decode instance, and keeps that of its own until its KV has moved."""
     to = decoder(s)
@@ -62,7 +63,7 @@ def stage(s: Serving, k: int, r: int, now: float) -> int:
     return to
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def accept(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Start the transfers of prefilled requests that instance k has room for; the heap's new length."""
     while s.inst[k, c.INCOMING] >= 0 and s.inst[k, c.BATCH] + s.inst[k, c.INFLIGHT] < s.inst[k, c.MAX_SEQS]:
@@ -71,7 +72,7 @@ def accept(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready:
         if s.inst[k, c.RESERVE] != 0:
             tokens = max(tokens, s.inst[k, c.RESERVE], s.req[r, c.PROMPT] + s.req[r, c.OUTPUT] - 1)
         idle = s.inst[k, c.BATCH] + s.inst[k, c.INFLIGHT] == 0
-        pages = min(-(-tokens // s.size[0]), s.inst[k, c.CAPACITY])
+        pages = min(-(-tokens // s.inst[k, c.PAGE]), s.inst[k, c.CAPACITY])
         if not allocate(s, k, pages, 0 if idle else s.inst[k, c.WATERMARK]):
             break
         take_first(s, k, c.INCOMING, c.INCOMING_TAIL)
@@ -88,7 +89,7 @@ def accept(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready:
     return length
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def moved(s: Serving, r: int, now: float) -> tuple[int, int]:
     """The KV of a request has arrived: it joins the batch of its decode instance; (that, where it came from)."""
     k, origin = s.req[r, c.AT], s.req[r, c.ORIGIN]
@@ -105,7 +106,7 @@ def moved(s: Serving, r: int, now: float) -> tuple[int, int]:
     return k, origin
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def loaded(s: Serving, r: int) -> int:
     """The KV that a request waited for is in the first tier: it waits before all others at its instance."""
     k = s.req[r, c.AT]
@@ -115,7 +116,7 @@ def loaded(s: Serving, r: int) -> int:
     return k
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
     """Run until nothing is left to happen; the number of iterations, -1 when there were more than `limit` (no progress).
 
@@ -188,7 +189,7 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
                     busy = push(running, busy, ends, rank, k)
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def touch(s: Serving, k: int, touched: np.ndarray, hit: int) -> int:
     """Note that something changed for an instance; how many are noted."""
     if s.inst[k, c.TOUCHED] == 0:

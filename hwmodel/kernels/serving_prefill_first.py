@@ -8,7 +8,7 @@ from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_queue import best_first
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next: prompts begun, new prompts (longest cached prefix), else decodes."""
     budget = s.inst[k, c.BUDGET]

@@ -10,7 +10,7 @@ LOOKED_AT = 128
 """Waiting requests whose cached prefixes are compared; SGLang gives up on more, and serves first come, first served."""
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def put_last(s: Serving, k: int, r: int, first: int, last: int) -> None:
     """Put a request at the end of the queue whose ends are the columns `first` and `last`."""
     s.req[r, c.NEXT] = -1
@@ -21,7 +21,7 @@ def put_last(s: Serving, k: int, r: int, first: int, last: int) -> None:
     s.inst[k, last] = r
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def wait_last(s: Serving, k: int, r: int) -> None:
     """A request waits behind all others."""
     s.req[r, c.STATE] = c.WAITING
@@ -29,7 +29,7 @@ def wait_last(s: Serving, k: int, r: int) -> None:
     s.inst[k, c.QUEUED] += 1
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def wait_first(s: Serving, k: int, r: int) -> None:
     """A request waits before all others."""
     s.req[r, c.STATE] = c.WAITING
@@ -40,7 +40,7 @@ def wait_first(s: Serving, k: int, r: int) -> None:
     s.inst[k, c.QUEUED] += 1
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def take_first(s: Serving, k: int, first: int, last: int) -> int:
     """Take the first request off a queue."""
     r = s.inst[k, first]
@@ -51,14 +51,14 @@ def take_first(s: Serving, k: int, first: int, last: int) -> int:
     return r
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def leave_queue(s: Serving, k: int) -> int:
     """The first waiting request stops waiting."""
     s.inst[k, c.QUEUED] -= 1
     return take_first(s, k, c.HEAD, c.TAIL)
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def best_first(s: Serving, k: int) -> None:
     """Bring the waiting request with the longest cached prefix to the front, the earliest of equals."""
     if s.inst[k, c.QUEUED] < 2 or s.inst[k, c.QUEUED] > LOOKED_AT:

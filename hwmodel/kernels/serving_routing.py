@@ -7,7 +7,7 @@ from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_kv import found
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def entry(s: Serving, r: int, rule: int) -> int:
     """The instance that computes a request's prompt.
 
@@ -27,13 +27,13 @@ def entry(s: Serving, r: int, rule: int) -> int:
             continue
         cost = s.inst[k, c.LIVE]
         if rule == c.PREFIX_AWARE:
-            cost = s.inst[k, c.LOAD] + s.req[r, c.PROMPT] - found(s, k, r)[0] * s.size[0] * s.size[1]
+            cost = s.inst[k, c.LOAD] + s.req[r, c.PROMPT] - found(s, k, r)[0] * s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]
         if best < 0 or cost < least:
             best, least = k, cost
     return best
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def decoder(s: Serving) -> int:
     """The decode instance with the fewest requests."""
     best = -1
@@ -43,13 +43,13 @@ def decoder(s: Serving) -> int:
     return best
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def refusal(s: Serving, r: int, k: int) -> int:
     """Why instance k can never run a request, 0 when it can."""
     last = s.req[r, c.OUTPUT] if s.inst[k, c.ROLE] != c.PREFILL_ONLY else 1
     tokens = s.req[r, c.PROMPT] + last - 1
     room = max(tokens, s.inst[k, c.RESERVE])
-    if -(-room // s.size[0]) > s.inst[k, c.CAPACITY] or 0 < s.inst[k, c.RESERVE] < tokens:
+    if -(-room // s.inst[k, c.PAGE]) > s.inst[k, c.CAPACITY] or 0 < s.inst[k, c.RESERVE] < tokens:
         return c.TOO_LONG
     if s.inst[k, c.CHUNKED] == 0 and s.req[r, c.PROMPT] + last - 1 > s.inst[k, c.BUDGET]:
         return c.OVER_BUDGET

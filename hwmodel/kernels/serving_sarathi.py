@@ -7,7 +7,7 @@ from hwmodel.kernels.serving_admit import BLOCKED, decodes, grow, let_in, wanted
 from hwmodel.kernels.serving_columns import Serving
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next: decodes are never stalled by prompts."""
     budget = s.inst[k, c.BUDGET]

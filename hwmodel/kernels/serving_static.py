@@ -7,7 +7,7 @@ from hwmodel.kernels.serving_admit import BLOCKED, grow, let_in, wanted
 from hwmodel.kernels.serving_columns import Serving
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next. Rows that have ended go on being computed: they stay with 0 tokens."""
     if s.inst[k, c.BATCH] == 0:

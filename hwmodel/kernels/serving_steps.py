@@ -11,7 +11,7 @@ from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def place(x: float, nodes: np.ndarray, spacing: np.ndarray) -> tuple[int, float]:
     """Node below x on an axis and the share of the way to the next; beyond the last node the last interval goes on."""
     dense, per_octave, count = spacing[0], spacing[1], spacing[2]
@@ -24,65 +24,75 @@ def place(x: float, nodes: np.ndarray, spacing: np.ndarray) -> tuple[int, float]
     return i, (x - nodes[i]) / (nodes[i + 1] - nodes[i])
 
 
-@njit(cache=True)
-def along(table: np.ndarray, x: float, nodes: np.ndarray, spacing: np.ndarray) -> float:
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def along(s: Serving, kind: int, table: int, x: float, axis: int) -> float:
     """Value (s) at x of a table over one axis."""
-    i, part = place(x, nodes, spacing)
-    return table[i] + (table[i + 1] - table[i]) * part
+    i, part = place(x, s.axes[axis], s.axis[axis])
+    i += s.axis[table, 0]
+    return s.table[kind, i] + (s.table[kind, i + 1] - s.table[kind, i]) * part
 
 
-@njit(cache=True)
-def across(table: np.ndarray, x: float, y: float, s: Serving, first: int, second: int) -> float:
-    """Value (s) at (x, y) of a table over two axes."""
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def across(s: Serving, kind: int, start: int, x: float, y: float, first: int, second: int) -> float:
+    """Value (s) at (x, y) of a table over two axes that begins at `start`."""
     i, part = place(x, s.axes[first], s.axis[first])
     j, share = place(y, s.axes[second], s.axis[second])
-    low = table[i, j] + (table[i, j + 1] - table[i, j]) * share
-    high = table[i + 1, j] + (table[i + 1, j + 1] - table[i + 1, j]) * share
+    width = s.axis[second, 2]
+    a = start + i * width + j
+    b = a + width
+    low = s.table[kind, a] + (s.table[kind, a + 1] - s.table[kind, a]) * share
+    high = s.table[kind, b] + (s.table[kind, b + 1] - s.table[kind, b]) * share
     return low + (high - low) * part
 
 
-@njit(cache=True)
-def chunk_s(s: Serving, kind: int, chunks: int, new: int, cached: int) -> float:
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def chunk_s(s: Serving, k: int, chunks: int, new: int, cached: int) -> float:
     """Attention (s) of `chunks` prompt chunks of `new` tokens behind `cached` ones, as a rank computes its share of them."""
-    ranks = s.ranks[kind, 0]
-    i, part = place(float(-(-chunks // ranks)), s.axes[c.BY_CHUNKS], s.axis[c.BY_CHUNKS])
-    low = across(s.prefill[kind, i], float(new), float(cached), s, c.BY_NEW, c.BY_CACHED)
+    kind = s.inst[k, c.STEPS]
+    own = -(-chunks // s.inst[k, c.RANKS])
+    i, part = place(float(own), s.axes[c.BY_CHUNKS], s.axis[c.BY_CHUNKS])
+    plane = s.axis[c.BY_NEW, 2] * s.axis[c.BY_CACHED, 2]
+    start = s.axis[c.PREFILL_TABLE, 0] + i * plane
+    low = across(s, kind, start, float(new), float(cached), c.BY_NEW, c.BY_CACHED)
     if part == 0.0:
         return low
-    return low + (across(s.prefill[kind, i + 1], float(new), float(cached), s, c.BY_NEW, c.BY_CACHED) - low) * part
+    return low + (across(s, kind, start + plane, float(new), float(cached), c.BY_NEW, c.BY_CACHED) - low) * part
 
 
-@njit(cache=True)
-def step_s(s: Serving, kind: int, rows: int, context: float, new: int, chunks: int, chunked_s: float, ends: int) -> float:
-    """Seconds of an iteration.
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def step_s(s: Serving, k: int, rows: int, context: float, new: int, chunks: int, chunked_s: float, ends: int) -> float:
+    """Seconds of an iteration of instance k.
 
     rows, context : decoding sequences and the sum of their contexts
     new, chunks, chunked_s : prompt tokens, in how many chunks, and the mean of `chunk_s` over them
     ends : prompts that give their first token
     """
-    ranks, unit = s.ranks[kind, 0], s.ranks[kind, 1]
-    own = float(-(-rows // ranks))
+    kind, ranks = s.inst[k, c.STEPS], s.inst[k, c.RANKS]
+    rows_here, chunks_here = -(-rows // ranks), -(-chunks // ranks)
+    own = float(rows_here)
     if chunks > 0:
-        own += (-(-chunks // ranks)) * new / chunks
-    time = along(s.linear[kind], own, s.axes[c.BY_TOKENS], s.axis[c.BY_TOKENS])
-    time += along(s.shared[kind], float(rows + new), s.axes[c.BY_TOKENS], s.axis[c.BY_TOKENS])
-    heads = -(-rows // ranks) + (-(-chunks // ranks))
-    time += along(s.head[kind], float(heads), s.axes[c.BY_SEQUENCES], s.axis[c.BY_SEQUENCES])
+        own += chunks_here * new / chunks
+    time = along(s, kind, c.LINEAR, own, c.BY_TOKENS) + along(s, kind, c.SHARED, float(rows + new), c.BY_TOKENS)
+    time += along(s, kind, c.HEAD_TABLE, float(rows_here + chunks_here), c.BY_SEQUENCES)
     if rows > 0:
-        time += across(s.decode[kind], float(-(-rows // unit)), context / rows, s, c.BY_SEQUENCES, c.BY_CONTEXT)
-    return time + chunked_s + s.host[kind, 0] * (-(-rows // ranks)) + s.host[kind, 1] * ends
+        nodes = float(-(-rows // s.inst[k, c.DECODE_UNIT]))
+        time += across(s, kind, s.axis[c.DECODE_TABLE, 0], nodes, context / rows, c.BY_SEQUENCES, c.BY_CONTEXT)
+    return time + chunked_s + s.meter[k, c.SEQUENCE_S] * rows_here + s.meter[k, c.PROMPT_S] * ends
 
 
-@njit(cache=True)
-def steps_s(s: Serving, kind: int, points: np.ndarray, out: np.ndarray) -> None:
-    """Seconds at many points: rows, mean context, prompts, new and cached tokens of each; points : (points, 5), out : (points,)."""
+@njit(cache=True, error_model="numpy")
+def steps_s(s: Serving, points: np.ndarray, out: np.ndarray) -> None:
+    """Seconds at many points of instance 0: rows, mean context, prompts, new and cached tokens of each prompt.
+
+    points : (points, 5); out : (points,), s
+    """
     for i in range(points.shape[0]):
         rows, chunks, new = int(points[i, 0]), int(points[i, 2]), int(points[i, 3])
-        chunked = chunk_s(s, kind, chunks, new, int(points[i, 4])) if chunks > 0 else 0.0
-        out[i] = step_s(s, kind, rows, points[i, 1] * rows, chunks * new, chunks, chunked, 0)
+        chunked = chunk_s(s, 0, chunks, new, int(points[i, 4])) if chunks > 0 else 0.0
+        out[i] = step_s(s, 0, rows, points[i, 1] * rows, chunks * new, chunks, chunked, 0)
 
 
-@njit(cache=True)
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def gap_bin(gap: float) -> int:
     """Bin of a gap (s) between two tokens."""
     place_ = int((np.log2(gap) + 20.0) * c.BINS_PER_OCTAVE) if gap > 0 else 0

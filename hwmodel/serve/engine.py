@@ -138,7 +138,7 @@ def conserved(run: Run, s: Serving) -> None:
     """
     req, inst = run.req, run.inst
     done, refused = run.finished, run.rejected
-    per_unit = int(s.size[1])
+    per_unit = inst[:, c.PER_UNIT]
     held = inst[:, c.CAPACITY] - inst[:, c.FREE] - per_unit * inst[:, c.EVICTABLE]
     ordered = run.when[done][:, [c.ARRIVAL, c.SCHEDULED, c.FIRST, c.LAST, c.FINISH]]
     facts = {
@@ -174,22 +174,27 @@ def _state(requests: Requests, fleet: Fleet) -> tuple[Serving, Ints]:
     ids = int(requests.blocks.max()) + 1 if shared else 0
     tiers = 1 + max(len(g.tiers) for g in fleet.groups)
     req, when = _requests(requests, shared)
-    children = np.zeros(n + 1, np.int64)
-    waits = np.flatnonzero(requests.after >= 0)
-    np.add.at(children, requests.after[waits] + 1, 1)
-    rings = np.full((len(members), tiers, ids + 1), ids, np.int32)
+    cache = np.full((3, len(members), tiers, ids + 1), ids, np.int32)
+    cache[c.HOLDERS] = -1
     most = max(min(n, g.scheduler.max_sequences) for g in fleet.groups)
     kinds: list[Steps] = [g.steps for g in fleet.groups]
     state = Serving(
-        req=req, when=when, inst=_instances(fleet, members), meter=_meters(members), batch=np.full((len(members), most), -1),
+        req=req, when=when, inst=_instances(fleet, members, per_unit), meter=_meters(members), batch=np.full((len(members), most), -1),
         starts=requests.starts.astype(np.int64), blocks=requests.blocks.astype(np.int64),
-        holders=np.full((len(members), tiers, ids + 1), -1, np.int32), older=rings, newer=rings.copy(),
-        size=np.array([fleet.page, per_unit]), gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64),
-        total=np.zeros(c.N_TOTAL), children=np.cumsum(children), child=waits[np.argsort(requests.after[waits], kind="stable")],
-        gap_s=requests.gap_s.astype(np.float64), **_tiers(members, tiers, fleet.page * per_unit), **stacked(kinds),
+        cache=cache, gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64),
+        total=np.zeros(c.N_TOTAL), follow=_followers(requests), **_tiers(members, tiers, fleet.page * per_unit), **stacked(kinds),
     )  # fmt: skip
     open_ = np.flatnonzero(requests.after < 0)
     return state, open_[np.argsort(requests.arrival_s[open_], kind="stable")]
+
+
+def _followers(requests: Requests) -> Ints:
+    """Who waits for whom, one array: where each request's followers begin in it, then the followers."""
+    n = len(requests)
+    waits = np.flatnonzero(requests.after >= 0)
+    counts = np.bincount(requests.after[waits], minlength=n)
+    starts = n + 1 + np.concatenate([[0], np.cumsum(counts)])
+    return np.concatenate([starts, waits[np.argsort(requests.after[waits], kind="stable")]]).astype(np.int64)
 
 
 def _requests(requests: Requests, shared: bool) -> tuple[Ints, Array]:
@@ -201,10 +206,11 @@ def _requests(requests: Requests, shared: bool) -> tuple[Ints, Array]:
         req[:, c.SHARABLE] = np.minimum(np.diff(requests.starts), requests.prompt // requests.block_tokens)
     when[:, c.ARRIVAL] = requests.arrival_s
     when[:, [c.LOADING_S, c.TRANSFER_S]] = 0.0
+    when[:, c.GAP_S] = requests.gap_s
     return req, when
 
 
-def _instances(fleet: Fleet, members: list[Group]) -> Ints:
+def _instances(fleet: Fleet, members: list[Group], per_unit: int) -> Ints:
     inst = np.zeros((len(members), c.N_INSTANCE), np.int64)
     for k, group in enumerate(members):
         rule = group.scheduler
@@ -213,6 +219,7 @@ def _instances(fleet: Fleet, members: list[Group]) -> Ints:
         row[c.MAX_SEQS], row[c.BUDGET], row[c.CHUNKED] = rule.max_sequences, rule.budget, rule.chunked
         row[c.CAPACITY] = row[c.FREE] = group.pages
         row[c.WATERMARK], row[c.RESERVE] = int(rule.watermark * group.pages), rule.reserved_tokens
+        row[c.PAGE], row[c.PER_UNIT], row[c.RANKS], row[c.DECODE_UNIT] = fleet.page, per_unit, group.steps.ranks, group.steps.unit
         row[c.LONGEST_PREFIX] = rule.longest_prefix
         row[[c.HEAD, c.TAIL, c.INCOMING, c.INCOMING_TAIL]] = -1
     return inst
@@ -222,6 +229,7 @@ def _meters(members: list[Group]) -> Array:
     meter = np.zeros((len(members), c.N_METER))
     for k, group in enumerate(members):
         meter[k, [c.TOKEN_SEND_S, c.SEND_LATENCY_S]] = group.wire.token_s, group.wire.latency_s
+        meter[k, [c.SEQUENCE_S, c.PROMPT_S]] = group.steps.sequence_s, group.steps.prompt_s
     return meter
 
 

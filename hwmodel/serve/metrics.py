@@ -73,7 +73,7 @@ def itl(run: Run) -> Quantiles | None:
         inside = (share * count - (below[i - 1] if i else 0)) / run.gaps[i]
         return min(longest, float(edges[i] + inside * (edges[i + 1] - edges[i])))
 
-    return Quantiles(float(run.total[c.GAP_S]) / count, at(0.5), at(0.9), at(0.99), longest)
+    return Quantiles(float(run.total[c.TOTAL_GAP_S]) / count, at(0.5), at(0.9), at(0.99), longest)
 
 
 def within(run: Run, slo: Mapping[str, float]) -> NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_steps import steps_s
 from hwmodel.scenario import Scenario
@@ -70,7 +71,7 @@ class Steps:
     def times(self, points: Array) -> Array:
         """Seconds of steps, points (n, 5): decoding sequences, mean context, prompts, new and cached tokens of each prompt."""
         out = np.zeros(len(points))
-        steps_s(_only(self), 0, np.ascontiguousarray(points, dtype=np.float64), out)
+        steps_s(_only(self), np.ascontiguousarray(points, dtype=np.float64), out)
         return out
 
 
@@ -80,23 +81,24 @@ def stacked(kinds: list[Steps]) -> dict[str, Array | Ints]:
     nodes = np.zeros((len(axes), max(len(axis.nodes) for axis in axes)))
     for i, axis in enumerate(axes):
         nodes[i, : len(axis.nodes)] = axis.nodes
+    starts = np.cumsum([0, *(getattr(kinds[0], name).size for name in TABLES)])[:-1]
     return {
-        **{key: np.ascontiguousarray([getattr(kind, key) for kind in kinds]) for key in TABLES},
-        "host": np.array([[kind.sequence_s, kind.prompt_s] for kind in kinds]),
-        "ranks": np.array([[kind.ranks, kind.unit] for kind in kinds]),
+        "table": np.array([np.concatenate([getattr(kind, name).ravel() for name in TABLES]) for kind in kinds]),
         "axes": nodes,
-        "axis": np.array([[axis.dense, axis.per_octave, len(axis.nodes)] for axis in axes]),
+        "axis": np.array([*([axis.dense, axis.per_octave, len(axis.nodes)] for axis in axes), *([at, 0, 0] for at in starts)]),
     }
 
 
 def _only(steps: Steps) -> Serving:
-    """A serving state with nothing in it but step times."""
-    whole, real = np.zeros((0, 0), np.int64), np.zeros((0, 0))
-    line, cube = np.zeros(0, np.int64), np.zeros((0, 0, 0), np.int32)
+    """A serving state with nothing in it but the step times of one instance."""
+    none, rows, real = np.zeros(0, np.int64), np.zeros((0, 0), np.int64), np.zeros((0, 0))
+    inst, meter = np.zeros((1, c.N_INSTANCE), np.int64), np.zeros((1, c.N_METER))
+    inst[0, [c.RANKS, c.DECODE_UNIT]] = steps.ranks, steps.unit
+    meter[0, c.SEQUENCE_S] = steps.sequence_s
     return Serving(
-        req=whole, when=real, inst=whole, meter=real, batch=whole, starts=line, blocks=line, holders=cube, older=cube,
-        newer=cube, tier=np.zeros((0, 0, 0), np.int64), tier_s=np.zeros((0, 0, 0)), size=line, gaps=line, total=np.zeros(0),
-        children=line, child=line, gap_s=np.zeros(0), **stacked([steps]),
+        req=rows, when=real, inst=inst, meter=meter, batch=rows, starts=none, blocks=none,
+        cache=np.zeros((3, 0, 0, 0), np.int32), tier=np.zeros((0, 0, 0), np.int64), tier_s=np.zeros((0, 0, 0)), gaps=none,
+        total=np.zeros(0), follow=none, **stacked([steps]),
     )  # fmt: skip
 
 
