@@ -1,0 +1,64 @@
+"""Pictures of traces and of serving, drawn from plain data; matplotlib is loaded when one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hwmodel.plot import CYCLE, FIXED, GREY, INK, SOFT, STYLE
+from hwmodel.serve.offline import Curve
+from hwmodel.spec.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TIMES = ((1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"), (3600.0, "1 h"), (36000.0, "10 h"))
+"""Ticks of an axis of time."""
+
+
+@contextmanager
+def _sheet(path: str | Path, title: str, what: str, foot: str, size: tuple[float, float], panels: int) -> Iterator[list[Axes]]:
+    """Panels side by side under a title, above a footer; written to `path` when the block ends."""
+    import matplotlib as mpl  # noqa: PLC0415 - slow to load, needed only when something is drawn
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    target = Path(path)
+    if target.suffix.lower() not in FIXED:
+        raise InputError(f"{target}: a picture is written as {', '.join(FIXED)}")
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        top, bottom = 0.62 / size[1], 0.30 / size[1]
+        layout: Any = figure.get_layout_engine()
+        layout.set(rect=(0, bottom, 1, 1 - top - bottom), w_pad=0.12, wspace=0.02)
+        figure.text(0.012, 1 - 0.10 / size[1], title, size=12, weight="bold", va="top", color=INK)
+        figure.text(0.012, 1 - 0.36 / size[1], what, size=9.5, va="top", color=SOFT)
+        figure.text(0.012, 0.09 / size[1], foot, size=8, color=SOFT)
+        yield list(figure.subplots(1, panels, squeeze=False).flat)
+        figure.savefig(target, metadata=FIXED[target.suffix.lower()])
+
+
+def draw_timeouts(curves: Mapping[str, Curve], path: str | Path, foot: str = "") -> None:
+    """Hit rate, and tokens held on average, over the time after which an idle block is evicted; one line a trace."""
+    what = "Share of input tokens that a prefix cache of any size serves, and what it holds"
+    with _sheet(path, "Prefix cache over eviction timeout", what, foot, (9.6, 4.2), 2) as (left, right):
+        for (name, curve), colour in zip(curves.items(), CYCLE * 8, strict=False):
+            left.plot(curve.limit, 100 * curve.hit, color=colour, marker="o", markersize=3.5, label=name)
+            left.axhline(100 * curve.unlimited, color=colour, linewidth=0.9, linestyle=(0, (4, 3)))
+            right.plot(curve.limit, curve.held_tokens, color=colour, marker="o", markersize=3.5, label=name)
+        left.plot([], [], color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), label="never evicted")
+        left.set_ylabel("Hit rate (% of input tokens)")
+        left.set_ylim(0, 100)
+        right.set_ylabel("Tokens held, mean over the trace")
+        right.set_yscale("log")
+        low = min(float(curve.limit.min()) for curve in curves.values())
+        high = max(float(curve.limit.max()) for curve in curves.values())
+        ticks = [(at, text) for at, text in TIMES if low <= at <= high]
+        for axes in (left, right):
+            axes.set_xscale("log")
+            axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
+            axes.minorticks_off()
+            axes.set_xlabel("Eviction timeout")
+            axes.grid(visible=True)
+        right.legend(*left.get_legend_handles_labels(), loc="upper left")  # the lines rise: this corner is empty
