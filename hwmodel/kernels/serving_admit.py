@@ -140,7 +140,10 @@ def let_in(s: Serving, k: int, limit: int) -> int:
     take = min(work, limit)
     pages = max(0, -(-reserved(s, k, r, have + take) // s.inst[k, c.PAGE]) - units * per_unit - s.req[r, c.PAGES])
     spare = s.inst[k, c.WATERMARK] if s.inst[k, c.BATCH] > 0 else 0
-    if s.inst[k, c.FREE] + (s.inst[k, c.EVICTABLE] - idle) * per_unit < pages + spare:
+    needed = pages
+    if s.inst[k, c.RULE] == c.PREFILL_FIRST:  # decodes stand still until a prompt is done: all of it must fit
+        needed = max(pages, -(-(have + work) // s.inst[k, c.PAGE]) - units * per_unit - s.req[r, c.PAGES])
+    if s.inst[k, c.FREE] + (s.inst[k, c.EVICTABLE] - idle) * per_unit < needed + spare:
         return BLOCKED
     if fresh:
         for j in range(units):

@@ -12,6 +12,7 @@ from hwmodel.kernels.serving_queue import best_first
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next: prompts begun, new prompts (longest cached prefix), else decodes."""
     budget = s.inst[k, c.BUDGET]
+    preempted = s.inst[k, c.PREEMPTIONS]
     for i in range(s.inst[k, c.BATCH]):
         s.req[s.batch[k, i], c.TAKE] = 0
     i = 0
@@ -23,7 +24,7 @@ def schedule(s: Serving, k: int) -> None:
                 break
             budget -= take
         i += 1
-    while s.inst[k, c.HEAD] >= 0:
+    while s.inst[k, c.HEAD] >= 0 and s.inst[k, c.PREEMPTIONS] == preempted:
         if s.inst[k, c.LONGEST_PREFIX] == 1:
             best_first(s, k)
         took = let_in(s, k, budget)
