@@ -65,9 +65,9 @@ those were; until when the outgoing link is busy."""
 TOKEN_SEND_S, SEND_LATENCY_S, HELD_TOKEN_S, USED_TOKEN_S, SENT_TOKENS = 6, 7, 8, 9, 10
 """s per KV token to send and s before the first; integrals over iterations of the tokens that running sequences hold room
 for and of those they use; tokens sent."""
-SEQUENCE_S, PROMPT_S = 11, 12
-"""Host time of a step per decoding sequence and per prompt that ends."""
-N_METER = 13
+SEQUENCE_S, PROMPT_S, STRETCH = 11, 12, 13
+"""Host time of a step per decoding sequence and per prompt that ends; what prompts add to a step, in units of its price."""
+N_METER = 14
 
 # roles
 MIXED, PREFILL_ONLY, DECODE_ONLY = 0, 1, 2

@@ -67,17 +67,29 @@ def step_s(s: Serving, k: int, rows: int, context: float, new: int, chunks: int,
     new, chunks, chunked_s : prompt tokens, in how many chunks, and the mean of `chunk_s` over them
     ends : prompts that give their first token
     """
-    kind, ranks = s.inst[k, c.STEPS], s.inst[k, c.RANKS]
+    ranks = s.inst[k, c.RANKS]
     rows_here, chunks_here = -(-rows // ranks), -(-chunks // ranks)
-    own = float(rows_here)
-    if chunks > 0:
-        own += chunks_here * new / chunks
-    time = along(s, kind, c.LINEAR, own, c.BY_TOKENS) + along(s, kind, c.SHARED, float(rows + new), c.BY_TOKENS)
-    time += along(s, kind, c.HEAD_TABLE, float(rows_here + chunks_here), c.BY_SEQUENCES)
+    time = 0.0
     if rows > 0:
         nodes = float(-(-rows // s.inst[k, c.DECODE_UNIT]))
-        time += across(s, kind, s.axis[c.DECODE_TABLE, 0], nodes, context / rows, c.BY_SEQUENCES, c.BY_CONTEXT)
-    return time + chunked_s + s.meter[k, c.SEQUENCE_S] * rows_here + s.meter[k, c.PROMPT_S] * ends
+        start = s.axis[c.DECODE_TABLE, 0]
+        time = across(s, s.inst[k, c.STEPS], start, nodes, context / rows, c.BY_SEQUENCES, c.BY_CONTEXT)
+        time += layers_s(s, k, float(rows_here), float(rows), float(rows_here)) + s.meter[k, c.SEQUENCE_S] * rows_here
+    if chunks > 0:
+        own = rows_here + chunks_here * new / chunks
+        more = layers_s(s, k, own, float(rows + new), float(rows_here + chunks_here)) + chunked_s
+        if rows > 0:
+            more -= layers_s(s, k, float(rows_here), float(rows), float(rows_here))
+        time += more * s.meter[k, c.STRETCH] + s.meter[k, c.PROMPT_S] * ends
+    return time
+
+
+@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def layers_s(s: Serving, k: int, own: float, tokens: float, sequences: float) -> float:
+    """Seconds of everything but attention: `own` tokens of a rank, `tokens` of all, the head on so many sequences of a rank."""
+    kind = s.inst[k, c.STEPS]
+    time = along(s, kind, c.LINEAR, own, c.BY_TOKENS) + along(s, kind, c.SHARED, tokens, c.BY_TOKENS)
+    return time + along(s, kind, c.HEAD_TABLE, sequences, c.BY_SEQUENCES)
 
 
 @njit(cache=True, error_model="numpy")

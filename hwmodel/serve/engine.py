@@ -229,7 +229,8 @@ def _meters(members: list[Group]) -> Array:
     meter = np.zeros((len(members), c.N_METER))
     for k, group in enumerate(members):
         meter[k, [c.TOKEN_SEND_S, c.SEND_LATENCY_S]] = group.wire.token_s, group.wire.latency_s
-        meter[k, [c.SEQUENCE_S, c.PROMPT_S]] = group.steps.sequence_s, group.steps.prompt_s
+        steps = group.steps
+        meter[k, [c.SEQUENCE_S, c.PROMPT_S, c.STRETCH]] = steps.sequence_s, steps.prompt_s, steps.stretch
     return meter
 
 

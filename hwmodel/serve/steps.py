@@ -61,6 +61,8 @@ class Steps:
     """Host time per decoding sequence."""
     prompt_s: float = 0.0
     """Host time per prompt."""
+    stretch: float = 1.0
+    """What prompts add to a step, in units of its price."""
     ranks: int = 1
     """That share the sequences (attention data parallelism)."""
     unit: int = 1
@@ -73,6 +75,14 @@ class Steps:
         out = np.zeros(len(points))
         steps_s(_only(self), np.ascontiguousarray(points, dtype=np.float64), out)
         return out
+
+    def of_rank(self) -> Steps:
+        """One attention data parallel rank that schedules its own sequences, as vLLM's do; the others are taken to do as much."""
+        tokens = self.grid.tokens.nodes
+        shared = np.interp(tokens * self.ranks, tokens, self.shared)
+        slope = (self.shared[-1] - self.shared[-2]) / (tokens[-1] - tokens[-2])
+        beyond = np.maximum(0.0, tokens * self.ranks - tokens[-1]) * slope
+        return replace(self, shared=shared + beyond, ranks=1, unit=max(1, self.unit // self.ranks))
 
 
 def stacked(kinds: list[Steps]) -> dict[str, Array | Ints]:
@@ -94,7 +104,7 @@ def _only(steps: Steps) -> Serving:
     none, rows, real = np.zeros(0, np.int64), np.zeros((0, 0), np.int64), np.zeros((0, 0))
     inst, meter = np.zeros((1, c.N_INSTANCE), np.int64), np.zeros((1, c.N_METER))
     inst[0, [c.RANKS, c.DECODE_UNIT]] = steps.ranks, steps.unit
-    meter[0, c.SEQUENCE_S] = steps.sequence_s
+    meter[0, [c.SEQUENCE_S, c.STRETCH]] = steps.sequence_s, steps.stretch
     return Serving(
         req=rows, when=real, inst=inst, meter=meter, batch=rows, starts=none, blocks=none,
         cache=np.zeros((3, 0, 0, 0), np.int32), tier=np.zeros((0, 0, 0), np.int64), tier_s=np.zeros((0, 0, 0)), gaps=none,
@@ -136,7 +146,7 @@ def step_tables(scenario: Scenario, stack: Stack | None, tokens: int, sequences:
     else:
         found = _whole(scenario, stack, grid or coarse(tokens, -(-sequences // ranks)), ranks)
     if stack:
-        found = replace(found, sequence_s=stack.sequence_s, prompt_s=stack.prompt_s)
+        found = replace(found, sequence_s=stack.sequence_s, prompt_s=stack.prompt_s, stretch=stack.stretch)
     return replace(found, accuracy=check(found, scenario, stack, tokens, sequences))
 
 
@@ -203,5 +213,8 @@ def deviations(steps: Steps, scenario: Scenario, stack: Stack | None, points: Ar
     asked[:, {"decode": [2, 4], "prefill": [0, 1], "mixed": []}[phase]] = 0
     exact = priced(scenario, phase, stack).exact(asked)
     if stack:
-        exact += stack.sequence_s * -(-asked[:, 0] // steps.ranks)
+        alone = asked.copy()
+        alone[:, 2:] = 0
+        base = priced(scenario, "decode", stack).exact(alone) if phase == "mixed" else exact * (phase == "decode")
+        exact = base + stack.stretch * (exact - base) + stack.sequence_s * -(-asked[:, 0] // steps.ranks)
     return np.asarray(np.abs(steps.times(asked) / exact - 1))
