@@ -15,6 +15,7 @@ import click
 
 from hwmodel import __version__
 from hwmodel.cli_measured import calibrate_command, validate_command
+from hwmodel.cli_simulate import simulate_command
 from hwmodel.terminal import compiling, json_out, listen, say, show, text_out
 
 if TYPE_CHECKING:
@@ -403,6 +404,7 @@ def claims_command(as_json: bool) -> None:
         show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
 
 
+cli.add_command(simulate_command)
 cli.add_command(calibrate_command)
 cli.add_command(validate_command)
 

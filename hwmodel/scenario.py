@@ -169,6 +169,8 @@ class ScenarioSpec(Spec):
     plan: Annotated[tuple[dict[str, Any], ...], Field(max_length=64)] = ()
     """Strategies, each ``- kind: {fields}``."""
     workload: Workload
+    serving: dict[str, Any] = Field(default_factory=dict)
+    """How requests are served, for ``hwmodel simulate``."""
 
 
 @dataclass(frozen=True)
