@@ -18,7 +18,9 @@ INFEASIBLE = 3
 
 @click.command("simulate")
 @click.argument("scenario")
-@click.option("--set", "settings", multiple=True, metavar="KEY.PATH=VALUE", help="Replace a value, such as serving.instances=4.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY.PATH=VALUE", help="Replace a value, such as serving.instances=4."
+)
 @click.option("--trace", type=click.Path(path_type=Path), help="File of requests; those of the scenario when absent.")
 @click.option("--format", "format_", default="", help="Format of the trace; found from its columns when absent.")
 @click.option("--columns", default="", metavar="A,B,C", help="Columns of a CSV: arrival (s), prompt, output[, session].")
@@ -87,7 +89,9 @@ def _targets(text: str) -> dict[str, float]:
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or name not in ("ttft", "tpot", "e2e"):
-            raise click.UsageError(f"--slo: expected ttft=, tpot= or e2e= with a time, got '{part}'{did_you_mean(name, ['ttft', 'tpot', 'e2e'])}")
+            raise click.UsageError(
+                f"--slo: expected ttft=, tpot= or e2e= with a time, got '{part}'{did_you_mean(name, ['ttft', 'tpot', 'e2e'])}"
+            )
         try:
             found[name] = float(units.parse(value, "s"))
         except ValueError as error:

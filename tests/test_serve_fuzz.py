@@ -94,7 +94,9 @@ def test_a_pool_for_one_request_serves_all_of_them_one_after_the_other(kind: str
 
 def test_preempted_requests_are_computed_again_and_their_gap_is_seen() -> None:
     """Two requests of 40 + 24 tokens in 100 tokens of cache: the second is preempted and waits for the first one's end."""
-    found = simulate(requests([0.0, 0.0], 40, 24), Fleet((Group("gpu", 1, proportional(1e-3), Scheduler.kinds["vllm"](), 25),), 4))
+    found = simulate(
+        requests([0.0, 0.0], 40, 24), Fleet((Group("gpu", 1, proportional(1e-3), Scheduler.kinds["vllm"](), 25),), 4)
+    )
     assert found.req[:, c.PREEMPTED].tolist() == [0, 1]
     gaps = itl(found)
     assert gaps is not None
@@ -116,7 +118,9 @@ def test_an_equal_prompt_is_computed_but_for_its_last_block() -> None:
 
 
 def test_a_follower_comes_after_its_gap_and_is_refused_with_what_it_waits_for() -> None:
-    work = requests([0.0, 0.0, 0.0, 0.0], [10, 10, 5000, 10], 1, after=np.array([-1, 0, 1, 2]), gap_s=np.array([0, 3.0, 1.0, 1.0]))
+    work = requests(
+        [0.0, 0.0, 0.0, 0.0], [10, 10, 5000, 10], 1, after=np.array([-1, 0, 1, 2]), gap_s=np.array([0, 3.0, 1.0, 1.0])
+    )
     found = simulate(work, Fleet((Group("gpu", 1, proportional(1e-3), Scheduler.kinds["vllm"](), 64),), 16))
     assert found.when[1, c.ARRIVAL] == pytest.approx(3.01)
     assert found.finished.tolist() == [True, True, False, False]

@@ -1,11 +1,11 @@
 """What every scheduler does with one request: let it in, let it grow, preempt it."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.schedule import push
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import allocate, found, hold, pages_for, read_s, release, worth_reading
 from hwmodel.kernels.serving_queue import leave_queue, wait_first
 from hwmodel.kernels.serving_steps import along, chunk_s
@@ -16,19 +16,19 @@ AT_MOST = 8192
 """Tokens of an iteration by which the cost of computing a unit again is judged, when there is no budget."""
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def wanted(s: Serving, r: int) -> int:
     """Tokens a request has yet to compute before its next output: 1 while it decodes."""
     return s.req[r, c.PROMPT] + s.req[r, c.MADE] - s.req[r, c.COMPUTED]
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def decodes(s: Serving, r: int) -> bool:
     """Whether a request only needs its latest token computed."""
     return s.req[r, c.MADE] > 0 and wanted(s, r) == 1
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def reserved(s: Serving, k: int, r: int, tokens: int) -> int:
     """Tokens that an admitted request gets room for."""
     mode = s.inst[k, c.RESERVE]
@@ -37,7 +37,7 @@ def reserved(s: Serving, k: int, r: int, tokens: int) -> int:
     return max(tokens, s.req[r, c.PROMPT] + s.req[r, c.OUTPUT] - 1 if mode < 0 else mode)
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def preempt_last(s: Serving, k: int) -> int:
     """The latest of the batch gives up its KV and waits before all others, to be computed again (vLLM); which one it was."""
     last = s.inst[k, c.BATCH] - 1
@@ -51,7 +51,7 @@ def preempt_last(s: Serving, k: int) -> int:
     return r
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def unpin(s: Serving, k: int, r: int) -> bool:
     """Waiting requests from r on that hold KV read for them give it up; whether any did."""
     freed = False
@@ -65,7 +65,7 @@ def unpin(s: Serving, k: int, r: int) -> bool:
     return freed
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def grow(s: Serving, k: int, r: int, take: int) -> bool:
     """Room for `take` more tokens of a running request; the latest are preempted for it. False: it was the latest itself."""
     while True:
@@ -83,7 +83,7 @@ def grow(s: Serving, k: int, r: int, take: int) -> bool:
     return True
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def unit_s(s: Serving, k: int, r: int, units: int) -> float:
     """Seconds that computing one more unit of a prompt takes behind `units` of them."""
     tokens = s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]
@@ -93,7 +93,7 @@ def unit_s(s: Serving, k: int, r: int, units: int) -> float:
     return flat * tokens / most + chunk_s(s, k, 1, tokens, units * tokens)
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Send the first waiting request to read KV from lower tiers if that pays and fits; the new length of the heap."""
     r = s.inst[k, c.HEAD]
@@ -103,7 +103,11 @@ def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int,
     counts = s.tier[k, :, c.N_TIER - 1]
     more = worth_reading(s, k, r, units, unit_s(s, k, r, units), counts)
     pages = more * s.inst[k, c.PER_UNIT]
-    if more == 0 or s.inst[k, c.FREE] + (s.inst[k, c.EVICTABLE] - idle) * s.inst[k, c.PER_UNIT] < pages + s.inst[k, c.WATERMARK]:
+    if more == 0:
+        return length
+    if s.inst[k, c.FREE] + (s.inst[k, c.EVICTABLE] - idle) * s.inst[k, c.PER_UNIT] < pages + s.inst[k, c.WATERMARK]:
+        s.inst[k, c.HELD_BACK] = s.inst[k, c.BATCH] > 0  # what runs will make room
+        s.inst[k, c.COMPUTES] = r
         return length
     for j in range(units):
         hold(s, k, s.blocks[s.starts[r] + j])
@@ -122,11 +126,12 @@ def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int,
     return push(heap, length, ready, order, r)
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def let_in(s: Serving, k: int, limit: int) -> int:
     """Admit the first waiting request with at most `limit` tokens of work; the tokens it computes, or BLOCKED."""
     r = s.inst[k, c.HEAD]
-    if s.inst[k, c.BATCH] + s.inst[k, c.INFLIGHT] >= s.inst[k, c.MAX_SEQS] or limit <= 0:
+    full = s.inst[k, c.BATCH] + s.inst[k, c.INFLIGHT] >= s.inst[k, c.MAX_SEQS]
+    if full or limit <= 0 or s.inst[k, c.HELD_BACK] == 1:
         return BLOCKED
     per_unit = s.inst[k, c.PER_UNIT]
     units, idle, have = s.req[r, c.UNITS], 0, s.req[r, c.COMPUTED]
@@ -134,6 +139,10 @@ def let_in(s: Serving, k: int, limit: int) -> int:
     if fresh:
         units, idle = found(s, k, r)
         have = units * s.inst[k, c.PAGE] * per_unit
+        if s.tier.shape[1] > 1 and s.inst[k, c.COMPUTES] != r:
+            counts = s.tier[k, :, c.N_TIER - 1]
+            if worth_reading(s, k, r, units, unit_s(s, k, r, units), counts) > 0:
+                return BLOCKED  # it is sent to read when it is the first at the start of an iteration
     work = s.req[r, c.PROMPT] + s.req[r, c.MADE] - have
     if work > limit and s.inst[k, c.CHUNKED] == 0:
         return BLOCKED

@@ -56,7 +56,10 @@ whose KV is on the way here."""
 PAGE, PER_UNIT, RANKS, DECODE_UNIT = 32, 33, 34, 35
 """Tokens of a page; pages of a unit; ranks that share the sequences of a step; sequences for which one node of the decode
 table stands."""
-N_INSTANCE = 36
+HELD_BACK, COMPUTES = 36, 37
+"""1: the first waiting request waits for room to read its KV into; the waiting request that is to compute its prompt although
+lower tiers have some of it, -1 for none."""
+N_INSTANCE = 38
 
 # instances, s and tokens: (instances, N_METER)
 START, END, BUSY_S, WASTE, WASTED, LINK_FREE = 0, 1, 2, 3, 4, 5

@@ -1,7 +1,6 @@
 """One iteration of an instance: what it computes, how long that takes, and what is there when it ends."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels import (
@@ -13,14 +12,16 @@ from hwmodel.kernels import (
 )
 from hwmodel.kernels.serving_admit import decodes, start_reading, unpin
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import publish, release
+from hwmodel.kernels.serving_queue import best_first
 from hwmodel.kernels.serving_steps import chunk_s, gap_bin, step_s
 
 orca, prefill_first, sarathi = serving_orca.schedule, serving_prefill_first.schedule, serving_sarathi.schedule
 static, vllm = serving_static.schedule, serving_vllm.schedule
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def schedule(s: Serving, k: int) -> None:
     """Let the instance's scheduler choose."""
     rule = s.inst[k, c.RULE]
@@ -36,7 +37,7 @@ def schedule(s: Serving, k: int) -> None:
         static(s, k)
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def measure(s: Serving, k: int, now: float) -> float:
     """Seconds of the iteration that the batch was given; 0 when it has nothing to compute."""
     rows = active = new = chunks = ends = 0
@@ -74,11 +75,15 @@ def measure(s: Serving, k: int, now: float) -> float:
     return step_s(s, k, rows, context, new, chunks, chunked, ends)
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Start an iteration if there is something to compute; the new length of the heap of requests on their way."""
     if s.tier.shape[1] > 1:
+        s.inst[k, c.HELD_BACK] = 0
+        s.inst[k, c.COMPUTES] = -1
         while s.inst[k, c.HEAD] >= 0:
+            if s.inst[k, c.LONGEST_PREFIX] == 1:
+                best_first(s, k)
             longer = start_reading(s, k, now, heap, length, ready, order)
             if longer == length:
                 break
@@ -95,7 +100,7 @@ def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: 
     return length
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def note_gap(s: Serving, gap: float, times: int) -> None:
     """Count `times` gaps of so many seconds between two tokens."""
     s.gaps[gap_bin(gap)] += times
@@ -104,9 +109,9 @@ def note_gap(s: Serving, gap: float, times: int) -> None:
     s.total[c.LONGEST_GAP_S] = max(s.total[c.LONGEST_GAP_S], gap)
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def finish(s: Serving, k: int, now: float, done: np.ndarray) -> int:
-    """End an iteration: tokens are made; requests this instance is done with go to `done` (sequences,), their number is returned."""
+    """End an iteration: tokens are made; requests that the instance is done with go to `done` (sequences,). How many."""
     begun, spent = s.meter[k, c.START], now - s.meter[k, c.START]
     steady = kept = ended = 0
     held = used = 0
@@ -148,7 +153,7 @@ def finish(s: Serving, k: int, now: float, done: np.ndarray) -> int:
     return ended
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def end_static(s: Serving, k: int, done: np.ndarray) -> int:
     """A static batch ends when all of it has; how many those are."""
     n = s.inst[k, c.BATCH]
@@ -161,7 +166,7 @@ def end_static(s: Serving, k: int, done: np.ndarray) -> int:
     return n
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def answer(s: Serving, k: int, r: int, now: float) -> None:
     """A request is complete: it leaves its instance."""
     held = (s.req[r, c.PAGES] + s.req[r, c.UNITS] * s.inst[k, c.PER_UNIT]) * s.inst[k, c.PAGE]

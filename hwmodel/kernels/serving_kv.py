@@ -6,13 +6,13 @@ end. It then moves to the tier below, as in Mooncake (FAST 2025, section 5); eve
 """
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def unlink(s: Serving, k: int, tier: int, unit: int) -> None:
     """Take a unit out of its list by last use."""
     before, after = s.cache[c.OLDER, k, tier, unit], s.cache[c.NEWER, k, tier, unit]
@@ -20,7 +20,7 @@ def unlink(s: Serving, k: int, tier: int, unit: int) -> None:
     s.cache[c.OLDER, k, tier, after] = before
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def link(s: Serving, k: int, tier: int, unit: int) -> None:
     """Put a unit at the recent end of the list."""
     anchor = s.cache.shape[3] - 1
@@ -31,7 +31,7 @@ def link(s: Serving, k: int, tier: int, unit: int) -> None:
     s.cache[c.OLDER, k, tier, anchor] = unit
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def demote(s: Serving, k: int, tier: int, unit: int) -> None:
     """A unit leaves tier - 1: the tier keeps it, and passes its own oldest on when it is full."""
     while tier < s.tier.shape[1] and s.tier[k, tier, c.ROOM] > 0:
@@ -53,7 +53,7 @@ def demote(s: Serving, k: int, tier: int, unit: int) -> None:
         tier += 1
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def allocate(s: Serving, k: int, pages: int, spare: int) -> bool:
     """Take pages for a request if that leaves `spare` ones; units nobody holds make room, oldest first."""
     per_unit = s.inst[k, c.PER_UNIT]
@@ -74,14 +74,14 @@ def allocate(s: Serving, k: int, pages: int, spare: int) -> bool:
     return True
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def give_back(s: Serving, k: int, pages: int) -> None:
     """Return pages to the free list."""
     s.inst[k, c.FREE] += pages
     s.inst[k, c.FREED] += pages
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def hold(s: Serving, k: int, unit: int) -> None:
     """One more request holds a unit that is in the first tier."""
     if s.cache[c.HOLDERS, k, 0, unit] == 0:
@@ -90,7 +90,7 @@ def hold(s: Serving, k: int, unit: int) -> None:
     s.cache[c.HOLDERS, k, 0, unit] += 1
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def found(s: Serving, k: int, r: int) -> tuple[int, int]:
     """Units of a request's prompt in the first tier, from the front; and how many of them nobody holds."""
     units = free = 0
@@ -107,13 +107,13 @@ def found(s: Serving, k: int, r: int) -> tuple[int, int]:
     return units, free
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def pages_for(s: Serving, k: int, r: int, tokens: int) -> int:
     """Pages of its own that a request needs for so many tokens, beside the units it holds."""
     return -(-tokens // s.inst[k, c.PAGE]) - s.req[r, c.UNITS] * s.inst[k, c.PER_UNIT]
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def publish(s: Serving, k: int, r: int) -> None:
     """Units of the prompt that are now complete can be shared; one that is there already is not kept twice."""
     per_unit = s.inst[k, c.PER_UNIT]
@@ -130,7 +130,7 @@ def publish(s: Serving, k: int, r: int) -> None:
         s.req[r, c.UNITS] += 1
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def let_go(s: Serving, k: int, r: int, units: int, pages: int) -> None:
     """Units and pages of a request are held no more; units stay until their pages are wanted, the end of a chain goes first."""
     give_back(s, k, pages)
@@ -143,7 +143,7 @@ def let_go(s: Serving, k: int, r: int, units: int, pages: int) -> None:
             s.inst[k, c.EVICTABLE] += 1
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def release(s: Serving, k: int, r: int) -> None:
     """A request gives up everything it holds on an instance; what it had computed is lost to it."""
     let_go(s, k, r, s.req[r, c.UNITS], s.req[r, c.PAGES])
@@ -152,7 +152,7 @@ def release(s: Serving, k: int, r: int) -> None:
     s.req[r, c.COMPUTED] = 0
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def worth_reading(s: Serving, k: int, r: int, units: int, compute_s: float, counts: np.ndarray) -> int:
     """How many units behind the first `units` of a prompt to read from lower tiers.
 
@@ -167,6 +167,9 @@ def worth_reading(s: Serving, k: int, r: int, units: int, compute_s: float, coun
         counts[tier] = 0
     while units + more < most:
         unit = s.blocks[base + units + more]
+        if s.cache[c.HOLDERS, k, 0, unit] >= 0:  # behind a gap in the chain, but here
+            more += 1
+            continue
         where = 0
         for tier in range(1, s.tier.shape[1]):
             if s.cache[c.HOLDERS, k, tier, unit] >= 0:
@@ -182,14 +185,14 @@ def worth_reading(s: Serving, k: int, r: int, units: int, compute_s: float, coun
     return more
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def read_s(s: Serving, k: int, r: int, units: int, more: int, counts: np.ndarray, now: float) -> float:
     """Queue the reading of `more` units behind `units`, counts by tier; the time (s) at which all are there."""
     base = s.starts[r]
     for j in range(units, units + more):
         unit = s.blocks[base + j]
         for tier in range(1, s.tier.shape[1]):
-            if s.cache[c.HOLDERS, k, tier, unit] >= 0:
+            if s.cache[c.HOLDERS, k, 0, unit] < 0 and s.cache[c.HOLDERS, k, tier, unit] >= 0:
                 unlink(s, k, tier, unit)
                 link(s, k, tier, unit)
                 break

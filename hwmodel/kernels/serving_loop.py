@@ -7,6 +7,7 @@ from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.schedule import pop, push
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_iteration import answer, finish, start
+from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import allocate, let_go, publish
 from hwmodel.kernels.serving_queue import put_last, take_first, wait_first, wait_last
 from hwmodel.kernels.serving_routing import decoder, entry, refusal
@@ -14,7 +15,7 @@ from hwmodel.kernels.serving_routing import decoder, entry, refusal
 NEVER = np.inf
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def arrive(s: Serving, r: int, now: float, routing: int, pairs: bool) -> int:
     """A request is there: the instance it waits at, or -1 when it is refused."""
     s.when[r, c.ARRIVAL] = now
@@ -34,7 +35,7 @@ def arrive(s: Serving, r: int, now: float, routing: int, pairs: bool) -> int:
     return k
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def call_children(s: Serving, r: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Requests that wait for the end of r arrive after their gap; the heap's new length."""
     for i in range(s.follow[r], s.follow[r + 1]):
@@ -44,7 +45,7 @@ def call_children(s: Serving, r: int, now: float, heap: np.ndarray, length: int,
     return length
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def stage(s: Serving, k: int, r: int, now: float) -> int:
     """A prefilled request waits for the memory of a decode instance, and keeps that of its own until its KV has moved."""
     to = decoder(s)
@@ -63,7 +64,7 @@ def stage(s: Serving, k: int, r: int, now: float) -> int:
     return to
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def accept(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Start the transfers of prefilled requests that instance k has room for; the heap's new length."""
     while s.inst[k, c.INCOMING] >= 0 and s.inst[k, c.BATCH] + s.inst[k, c.INFLIGHT] < s.inst[k, c.MAX_SEQS]:
@@ -89,7 +90,7 @@ def accept(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready:
     return length
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def moved(s: Serving, r: int, now: float) -> tuple[int, int]:
     """The KV of a request has arrived: it joins the batch of its decode instance; (that, where it came from)."""
     k, origin = s.req[r, c.AT], s.req[r, c.ORIGIN]
@@ -106,7 +107,7 @@ def moved(s: Serving, r: int, now: float) -> tuple[int, int]:
     return k, origin
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def loaded(s: Serving, r: int) -> int:
     """The KV that a request waited for is in the first tier: it waits before all others at its instance."""
     k = s.req[r, c.AT]
@@ -189,7 +190,7 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
                     busy = push(running, busy, ends, rank, k)
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def touch(s: Serving, k: int, touched: np.ndarray, hit: int) -> int:
     """Note that something changed for an instance; how many are noted."""
     if s.inst[k, c.TOUCHED] == 0:

@@ -1,13 +1,12 @@
 """Iteration-level scheduling (Orca, OSDI 2022): after every iteration ended requests leave and new ones join, prompts whole."""
 
-from numba import njit
-
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_admit import BLOCKED, grow, let_in, wanted
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next: all that run, then new ones in order of arrival."""
     budget = s.inst[k, c.BUDGET]

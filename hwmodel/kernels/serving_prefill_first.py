@@ -1,14 +1,13 @@
 """Prompts first (vLLM v0, SGLang): an iteration computes prompts or decodes, never both; prompts go first when they can."""
 
-from numba import njit
-
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_admit import BLOCKED, decodes, grow, let_in, wanted
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_queue import best_first
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next: prompts begun, new prompts (longest cached prefix), else decodes."""
     budget = s.inst[k, c.BUDGET]

@@ -1,16 +1,15 @@
 """Queues of an instance: requests waiting for admission, and prefilled requests waiting for a decode instance's memory."""
 
-from numba import njit
-
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import found
 
 LOOKED_AT = 128
 """Waiting requests whose cached prefixes are compared; SGLang gives up on more, and serves first come, first served."""
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def put_last(s: Serving, k: int, r: int, first: int, last: int) -> None:
     """Put a request at the end of the queue whose ends are the columns `first` and `last`."""
     s.req[r, c.NEXT] = -1
@@ -21,7 +20,7 @@ def put_last(s: Serving, k: int, r: int, first: int, last: int) -> None:
     s.inst[k, last] = r
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def wait_last(s: Serving, k: int, r: int) -> None:
     """A request waits behind all others."""
     s.req[r, c.STATE] = c.WAITING
@@ -29,7 +28,7 @@ def wait_last(s: Serving, k: int, r: int) -> None:
     s.inst[k, c.QUEUED] += 1
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def wait_first(s: Serving, k: int, r: int) -> None:
     """A request waits before all others."""
     s.req[r, c.STATE] = c.WAITING
@@ -40,7 +39,7 @@ def wait_first(s: Serving, k: int, r: int) -> None:
     s.inst[k, c.QUEUED] += 1
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def take_first(s: Serving, k: int, first: int, last: int) -> int:
     """Take the first request off a queue."""
     r = s.inst[k, first]
@@ -51,14 +50,14 @@ def take_first(s: Serving, k: int, first: int, last: int) -> int:
     return r
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def leave_queue(s: Serving, k: int) -> int:
     """The first waiting request stops waiting."""
     s.inst[k, c.QUEUED] -= 1
     return take_first(s, k, c.HEAD, c.TAIL)
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def best_first(s: Serving, k: int) -> None:
     """Bring the waiting request with the longest cached prefix to the front, the earliest of equals."""
     if s.inst[k, c.QUEUED] < 2 or s.inst[k, c.QUEUED] > LOOKED_AT:

@@ -1,13 +1,12 @@
 """Which instance a request goes to."""
 
-from numba import njit
-
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import found
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def entry(s: Serving, r: int, rule: int) -> int:
     """The instance that computes a request's prompt.
 
@@ -33,7 +32,7 @@ def entry(s: Serving, r: int, rule: int) -> int:
     return best
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def decoder(s: Serving) -> int:
     """The decode instance with the fewest requests."""
     best = -1
@@ -43,7 +42,7 @@ def decoder(s: Serving) -> int:
     return best
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def refusal(s: Serving, r: int, k: int) -> int:
     """Why instance k can never run a request, 0 when it can."""
     last = s.req[r, c.OUTPUT] if s.inst[k, c.ROLE] != c.PREFILL_ONLY else 1

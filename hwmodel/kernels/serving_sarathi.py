@@ -1,13 +1,12 @@
 """Sarathi-Serve (OSDI 2024): every decode of the batch, then prompts already begun, then new ones, up to the token budget."""
 
-from numba import njit
-
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_admit import BLOCKED, decodes, grow, let_in, wanted
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next: decodes are never stalled by prompts."""
     budget = s.inst[k, c.BUDGET]

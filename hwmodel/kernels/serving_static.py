@@ -1,13 +1,12 @@
 """Static batching: a batch is filled, its prompts are computed together, and nobody joins or leaves until the last one ends."""
 
-from numba import njit
-
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_admit import BLOCKED, grow, let_in, wanted
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next. Rows that have ended go on being computed: they stay with 0 tokens."""
     if s.inst[k, c.BATCH] == 0:

@@ -9,9 +9,10 @@ from numba import njit
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def place(x: float, nodes: np.ndarray, spacing: np.ndarray) -> tuple[int, float]:
     """Node below x on an axis and the share of the way to the next; beyond the last node the last interval goes on."""
     dense, per_octave, count = spacing[0], spacing[1], spacing[2]
@@ -24,7 +25,7 @@ def place(x: float, nodes: np.ndarray, spacing: np.ndarray) -> tuple[int, float]
     return i, (x - nodes[i]) / (nodes[i + 1] - nodes[i])
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def along(s: Serving, kind: int, table: int, x: float, axis: int) -> float:
     """Value (s) at x of a table over one axis."""
     i, part = place(x, s.axes[axis], s.axis[axis])
@@ -32,7 +33,7 @@ def along(s: Serving, kind: int, table: int, x: float, axis: int) -> float:
     return s.table[kind, i] + (s.table[kind, i + 1] - s.table[kind, i]) * part
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def across(s: Serving, kind: int, start: int, x: float, y: float, first: int, second: int) -> float:
     """Value (s) at (x, y) of a table over two axes that begins at `start`."""
     i, part = place(x, s.axes[first], s.axis[first])
@@ -45,7 +46,7 @@ def across(s: Serving, kind: int, start: int, x: float, y: float, first: int, se
     return low + (high - low) * part
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def chunk_s(s: Serving, k: int, chunks: int, new: int, cached: int) -> float:
     """Attention (s) of `chunks` prompt chunks of `new` tokens behind `cached` ones, as a rank computes its share of them."""
     kind = s.inst[k, c.STEPS]
@@ -59,7 +60,7 @@ def chunk_s(s: Serving, k: int, chunks: int, new: int, cached: int) -> float:
     return low + (across(s, kind, start + plane, float(new), float(cached), c.BY_NEW, c.BY_CACHED) - low) * part
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def step_s(s: Serving, k: int, rows: int, context: float, new: int, chunks: int, chunked_s: float, ends: int) -> float:
     """Seconds of an iteration of instance k.
 
@@ -84,7 +85,7 @@ def step_s(s: Serving, k: int, rows: int, context: float, new: int, chunks: int,
     return time
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def layers_s(s: Serving, k: int, own: float, tokens: float, sequences: float) -> float:
     """Seconds of everything but attention: `own` tokens of a rank, `tokens` of all, the head on so many sequences of a rank."""
     kind = s.inst[k, c.STEPS]
@@ -104,7 +105,7 @@ def steps_s(s: Serving, points: np.ndarray, out: np.ndarray) -> None:
         out[i] = step_s(s, 0, rows, points[i, 1] * rows, chunks * new, chunks, chunked, 0)
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def gap_bin(gap: float) -> int:
     """Bin of a gap (s) between two tokens."""
     place_ = int((np.log2(gap) + 20.0) * c.BINS_PER_OCTAVE) if gap > 0 else 0

@@ -1,13 +1,12 @@
 """vLLM v1: a token budget an iteration; what runs comes first, prompts are cut to what is left, the latest is preempted."""
 
-from numba import njit
-
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_admit import BLOCKED, grow, let_in, wanted
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
 
 
-@njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@inner
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next; nobody is let in in an iteration that had to preempt."""
     budget = s.inst[k, c.BUDGET]

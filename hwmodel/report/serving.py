@@ -15,7 +15,8 @@ ROWS = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s
 def served(found: dict[str, Any]) -> RenderableType:
     """The JSON of a simulation as people read it."""
     count = found["requests"]
-    head = f"{count['finished']:,} of {count['in']:,} requests finished, {count['rejected']:,} rejected, in {_s(found['makespan_s'])}"
+    head = f"{count['finished']:,} of {count['in']:,} requests finished, {count['rejected']:,} rejected"
+    head += f", in {_s(found['makespan_s'])}; {found['trace']}"
     cells = [(name, *(_s(found[key][column]) for column in ("mean", "p50", "p90", "p99", "max")))
              for name, key in ROWS if found[key]]  # fmt: skip
     parts: list[RenderableType] = [
@@ -23,9 +24,9 @@ def served(found: dict[str, Any]) -> RenderableType:
         table("", ("latency", "mean", "p50", "p90", "p99", "max"), cells, 1), _totals(found), _pools(found),
     ]  # fmt: skip
     if found["tiers"]:
-        rows = [(t["tier"], _gb(t["capacity_bytes"]), _gb(t["peak_bytes"]), f"{t['hits']:,}", _gb(t["read_bytes"]),
+        kept = [(t["tier"], _gb(t["capacity_bytes"]), _gb(t["peak_bytes"]), f"{t['hits']:,}", _gb(t["read_bytes"]),
                  _gb(t["written_bytes"])) for t in found["tiers"]]  # fmt: skip
-        parts.append(table("", ("tier", "capacity", "peak", "units found", "read", "written"), rows, 1))
+        parts.append(table("", ("tier", "capacity", "peak", "units found", "read", "written"), kept, 1))
     if "find" in found:
         tried = found["find"]["tried"]
         rows = [(str(t["instances"]), f"{t['rate_scale']:.3g}", f"{t['goodput_share']:.1%}") for t in tried]
@@ -46,15 +47,16 @@ def _totals(found: dict[str, Any]) -> RenderableType:
     ]  # fmt: skip
     if found["cost"]:
         lines.append(("cost", f"{found['cost']['usd_per_million_output_tokens']:.3g} USD per million output tokens"))
-    for item in found["step_times"]:
-        lines.append(("step times", f"{item['pool']}: tables within {item['worst']:.2%} of {item['points']} exact steps"))
-    return table("", ("", ""), lines, 2)
+    steps = [
+        f"{item['pool']}: tables within {item['worst']:.2%} of {item['points']} exact steps" for item in found["step_times"]
+    ]
+    return table("", ("", ""), [*lines, *(("step times", text) for text in steps)], 2)
 
 
 def _pools(found: dict[str, Any]) -> RenderableType:
     cells = [
-        (p["pool"], f"{p['instances']} x {p['chips'] // p['instances']} {p['chip']}", p["scheduler"], f"{p['busy_fraction']:.1%}",
-         f"{p['kv_tokens']:,}", f"{p['kv_peak_share']:.1%}") for p in found["pools"]
+        (p["pool"], f"{p['instances']} x {p['chips'] // p['instances']} {p['chip']}", p["scheduler"],
+         f"{p['busy_fraction']:.1%}", f"{p['kv_tokens']:,}", f"{p['kv_peak_share']:.1%}") for p in found["pools"]
     ]  # fmt: skip
     return table("", ("pool", "instances", "scheduler", "busy", "KV tokens", "KV peak"), cells, 3)
 

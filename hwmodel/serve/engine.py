@@ -179,10 +179,12 @@ def _state(requests: Requests, fleet: Fleet) -> tuple[Serving, Ints]:
     most = max(min(n, g.scheduler.max_sequences) for g in fleet.groups)
     kinds: list[Steps] = [g.steps for g in fleet.groups]
     state = Serving(
-        req=req, when=when, inst=_instances(fleet, members, per_unit), meter=_meters(members), batch=np.full((len(members), most), -1),
+        req=req, when=when, inst=_instances(fleet, members, per_unit), meter=_meters(members),
+        batch=np.full((len(members), most), -1),
         starts=requests.starts.astype(np.int64), blocks=requests.blocks.astype(np.int64),
         cache=cache, gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64),
-        total=np.zeros(c.N_TOTAL), follow=_followers(requests), **_tiers(members, tiers, fleet.page * per_unit), **stacked(kinds),
+        total=np.zeros(c.N_TOTAL), follow=_followers(requests), **stacked(kinds),
+        **_tiers(members, tiers, fleet.page * per_unit),
     )  # fmt: skip
     open_ = np.flatnonzero(requests.after < 0)
     return state, open_[np.argsort(requests.arrival_s[open_], kind="stable")]
@@ -219,9 +221,14 @@ def _instances(fleet: Fleet, members: list[Group], per_unit: int) -> Ints:
         row[c.MAX_SEQS], row[c.BUDGET], row[c.CHUNKED] = rule.max_sequences, rule.budget, rule.chunked
         row[c.CAPACITY] = row[c.FREE] = group.pages
         row[c.WATERMARK], row[c.RESERVE] = int(rule.watermark * group.pages), rule.reserved_tokens
-        row[c.PAGE], row[c.PER_UNIT], row[c.RANKS], row[c.DECODE_UNIT] = fleet.page, per_unit, group.steps.ranks, group.steps.unit
+        row[c.PAGE], row[c.PER_UNIT], row[c.RANKS], row[c.DECODE_UNIT] = (
+            fleet.page,
+            per_unit,
+            group.steps.ranks,
+            group.steps.unit,
+        )
         row[c.LONGEST_PREFIX] = rule.longest_prefix
-        row[[c.HEAD, c.TAIL, c.INCOMING, c.INCOMING_TAIL]] = -1
+        row[[c.HEAD, c.TAIL, c.INCOMING, c.INCOMING_TAIL, c.COMPUTES]] = -1
     return inst
 
 

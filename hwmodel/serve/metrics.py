@@ -30,7 +30,7 @@ def quantiles(values: Array) -> Quantiles | None:
     if not len(values):
         return None
     found = np.percentile(values, [50, 90, 99])
-    return Quantiles(float(values.mean()), *(float(value) for value in found), float(values.max()))
+    return Quantiles(float(values.mean()), float(found[0]), float(found[1]), float(found[2]), float(values.max()))
 
 
 def ttft_s(run: Run) -> Array:

@@ -24,8 +24,10 @@ AT_ONCE = 20_000
 
 @dataclass(frozen=True)
 class Priced:
-    """A plan placed and packed for a phase. Points are (n, 5): decoding sequences, their mean context, prompts, new tokens and
-    cached tokens of each prompt."""
+    """A plan placed and packed for a phase.
+
+    Points are (n, 5): decoding sequences, their mean context, prompts, new tokens and cached tokens of each prompt.
+    """
 
     scenario: Scenario
     phase: str
@@ -83,7 +85,10 @@ class Priced:
         for start in range(0, len(points), AT_ONCE):
             some = points[start : start + AT_ONCE]
             rows = self.prices(some)
-            steps = [period(self._order_of(point), seconds(self._order_of(point), row)) for point, row in zip(some, rows, strict=True)]
+            steps = [
+                period(self._order_of(point), seconds(self._order_of(point), row))
+                for point, row in zip(some, rows, strict=True)
+            ]
             found.append(self.host_s + np.array(steps) + self.gaps_s(self.part != "") - self._fused(rows))
         return np.concatenate(found)
 
@@ -132,7 +137,16 @@ def priced(scenario: Scenario, phase: str, stack: Stack | None) -> Priced:
     order = program(graph, table, max(graph.micro_batches, graph.pipeline_batches))
     part = np.array([_part(op) for op in table.ops])
     return Priced(
-        scenario, phase, stack, graph, table, device_array(table, scenario.cluster), order, host, _executions(order, table), part
+        scenario,
+        phase,
+        stack,
+        graph,
+        table,
+        device_array(table, scenario.cluster),
+        order,
+        host,
+        _executions(order, table),
+        part,
     )
 
 

@@ -27,7 +27,9 @@ def to_dict(answer: Answer) -> dict[str, Any]:
     span = metrics.makespan_s(run)
     finite = {name: value(run) for name, value in LATENCIES.items()}
     good = metrics.within(run, answer.slo)
-    found = {
+    rate = int(run.req[done, c.OUTPUT].sum()) / span if span else 0.0
+    spent, why = _cost(answer, rate)
+    found: dict[str, Any] = {
         "scenario": answer.service.scenario.name,
         "trace": run.requests.source,
         "requests": {
@@ -37,7 +39,7 @@ def to_dict(answer: Answer) -> dict[str, Any]:
         **{name: _row(metrics.quantiles(value[np.isfinite(value)])) for name, value in finite.items()},
         "itl_s": _row(metrics.itl(run)),
         "makespan_s": span,
-        "output_tokens_per_s": int(run.req[done, c.OUTPUT].sum()) / span if span else 0.0,
+        "output_tokens_per_s": rate,
         "goodput": {
             "slo": {f"{name}_s": limit for name, limit in answer.slo.items()},
             "requests_per_s": int(good.sum()) / span if span else 0.0, "share": float(good.mean()),
@@ -45,11 +47,10 @@ def to_dict(answer: Answer) -> dict[str, Any]:
         },
         "iterations": run.iterations, "wall_s": answer.wall_s, "requests_per_wall_s": len(run.requests) / answer.wall_s,
         "prefix_hit_rate": metrics.hit_rate(run), "preemptions": int(run.inst[:, c.PREEMPTIONS].sum()),
-        "tiers": _tiers(answer), "pools": _pools(answer), "cost": None, "cost_reason": "", "floor": _floor(answer),
+        "tiers": _tiers(answer), "pools": _pools(answer), "cost": spent, "cost_reason": why, "floor": _floor(answer),
         "step_times": [{"pool": kind.name, **asdict(kind.steps.accuracy)} for kind in answer.kinds if kind.steps.accuracy],
         "warnings": warnings(answer), "version": __version__,
     }  # fmt: skip
-    found["cost"], found["cost_reason"] = _cost(answer, found["output_tokens_per_s"])
     if answer.found is not None:
         found["find"] = {**answer.found, "instances": sum(g.instances for g in run.fleet.groups), "chips": answer.service.chips}
     return found
@@ -150,11 +151,10 @@ def warnings(answer: Answer) -> list[str]:
     for kind in answer.kinds:
         said = kind.steps.accuracy
         if said is not None and said.worst > WORST:
-            found.append(f"{kind.name}: step times are interpolated; of {said.points} random steps the worst is {said.worst:.1%} "
-                         f"off exact pricing, the mean {said.mean:.2%}")  # fmt: skip
-        for pool in kind.scenario.cluster.pools:
-            if doubt := doubt_of(pool.chip.name, pool.stack, pool.calibration):
-                found.append(doubt)
+            found.append(f"{kind.name}: step times are interpolated; of {said.points} random steps the worst is "
+                         f"{said.worst:.1%} off exact pricing, the mean {said.mean:.2%}")  # fmt: skip
+        doubts = [doubt_of(pool.chip.name, pool.stack, pool.calibration) for pool in kind.scenario.cluster.pools]
+        found += [doubt for doubt in doubts if doubt]
     lost = int(answer.run.rejected.sum())
     if lost:
         found.append(f"{lost} of {len(answer.run.requests)} requests were rejected: " + "; ".join(_reasons(answer.run)))

@@ -121,12 +121,12 @@ def kinds_of(service: Service, requests: Requests) -> tuple[Kind, ...]:
     if s.prefill is None or s.decode is None:
         rule = scheduler_of(s.scheduler, service.document, at)
         return (_kind("instances", "mixed", service.scenario, rule, context),)
-    return tuple(
-        _kind(role, role, service.side(side),
-              scheduler_of(side.scheduler or s.scheduler, service.document, ("serving", role, "scheduler") if side.scheduler else at),
-              context)
-        for role, side in (("prefill", s.prefill), ("decode", s.decode))
-    )  # fmt: skip
+    found = []
+    for role, side in (("prefill", s.prefill), ("decode", s.decode)):
+        where = ("serving", role, "scheduler") if side.scheduler else at
+        rule = scheduler_of(side.scheduler or s.scheduler, service.document, where)
+        found.append(_kind(role, role, service.side(side), rule, context))
+    return tuple(found)
 
 
 def _kind(name: str, role: str, scenario: Scenario, rule: Scheduler, context: int) -> Kind:
@@ -144,7 +144,10 @@ def stack_of(scenario: Scenario) -> Stack | None:
 def fleet_of(service: Service, kinds: Sequence[Kind]) -> Fleet:
     """The instances of a service."""
     s = service.serving
-    sides = {"instances": s.instances, **{n: side.instances for n, side in (("prefill", s.prefill), ("decode", s.decode)) if side}}
+    sides = {
+        "instances": s.instances,
+        **{n: side.instances for n, side in (("prefill", s.prefill), ("decode", s.decode)) if side},
+    }
     tiers = tuple(
         Tier(t.tier, float(t.capacity_bytes), float(t.bandwidth_bytes_per_s),
              float(t.write_bandwidth_bytes_per_s or t.bandwidth_bytes_per_s), float(t.latency_s or 0.0))
@@ -179,7 +182,9 @@ class Answer:
         return float(within(self.run, self.slo).mean())
 
 
-def answer(service: Service, requests: Requests, slo: Mapping[str, float] | None = None, kinds: tuple[Kind, ...] = ()) -> Answer:
+def answer(
+    service: Service, requests: Requests, slo: Mapping[str, float] | None = None, kinds: tuple[Kind, ...] = ()
+) -> Answer:
     """Serve the requests."""
     made = kinds or kinds_of(service, requests)
     start = time.perf_counter()

@@ -86,7 +86,9 @@ class Serving(Spec):
     @model_validator(mode="after")
     def _complete(self) -> Serving:
         if (self.prefill is None) != (self.decode is None):
-            raise ValueError("prefill instances need decode instances and the other way round: state both 'prefill' and 'decode'")
+            raise ValueError(
+                "prefill instances need decode instances and the other way round: state both 'prefill' and 'decode'"
+            )
         if self.prefill is not None and self.transfer is None:
             raise ValueError("prefill and decode apart need 'transfer', the link that the KV takes")
         return self

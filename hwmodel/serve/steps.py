@@ -77,7 +77,7 @@ class Steps:
         return out
 
     def of_rank(self) -> Steps:
-        """One attention data parallel rank that schedules its own sequences, as vLLM's do; the others are taken to do as much."""
+        """One attention data parallel rank that schedules for itself, as vLLM's do; the others are taken to do as much."""
         tokens = self.grid.tokens.nodes
         shared = np.interp(tokens * self.ranks, tokens, self.shared)
         slope = (self.shared[-1] - self.shared[-2]) / (tokens[-1] - tokens[-2])

@@ -10,8 +10,10 @@ from hwmodel.serve.schedulers.scheduler import Scheduler
 
 
 class Orca(Scheduler):
-    """Iteration-level scheduling (Yu et al., OSDI 2022): requests join and leave after every iteration, whole prompts beside
-    decodes, room reserved ahead."""
+    """Iteration-level scheduling (Yu et al., OSDI 2022).
+
+    Requests join and leave after every iteration, whole prompts beside decodes, room reserved ahead.
+    """
 
     kind: ClassVar[str] = "orca"
     rule: ClassVar[int] = c.ITERATION_LEVEL

@@ -10,8 +10,10 @@ from hwmodel.serve.schedulers.scheduler import Scheduler, Share
 
 
 class Sarathi(Scheduler):
-    """Stall-free batching (Agrawal et al., OSDI 2024, algorithm 3): all decodes, then prompts begun, then new ones, in chunks
-    that fill a small token budget."""
+    """Stall-free batching (Agrawal et al., OSDI 2024, algorithm 3).
+
+    All decodes, then prompts begun, then new ones, in chunks that fill a small token budget.
+    """
 
     kind: ClassVar[str] = "sarathi"
     rule: ClassVar[int] = c.SARATHI

@@ -10,8 +10,10 @@ from hwmodel.serve.schedulers.scheduler import Scheduler, Share
 
 
 class Sglang(Scheduler):
-    """SGLang (Zheng et al., NeurIPS 2024): iterations of prompts, in chunks, come before decodes; of those that wait, the one
-    with the longest cached prefix first."""
+    """SGLang (Zheng et al., NeurIPS 2024).
+
+    Iterations of prompts, in chunks, come before decodes; of those that wait, the one with the longest cached prefix first.
+    """
 
     kind: ClassVar[str] = "sglang"
     rule: ClassVar[int] = c.PREFILL_FIRST

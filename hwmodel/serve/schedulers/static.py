@@ -24,5 +24,7 @@ class Static(Scheduler):
     @model_validator(mode="after")
     def _reserves(self) -> Static:
         if self.reserve == "paged":
-            raise ValueError("a static batch cannot take pages as it grows: nobody leaves it; reserve 'final' or a number of tokens")
+            raise ValueError(
+                "a static batch cannot take pages as it grows: nobody leaves it; reserve 'final' or a number of tokens"
+            )
         return self
