@@ -18,6 +18,7 @@ from hwmodel.cli_answers import compare_command, cost_command, explain_command, 
 from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
+from hwmodel.cli_simulate import simulate_command
 from hwmodel.terminal import json_out, listen, say, show, text_out
 
 if TYPE_CHECKING:
@@ -352,7 +353,8 @@ def claims_command(as_json: bool) -> None:
 
 
 for command in (
-    explain_command, report_command, compare_command, cost_command, optimize_command, calibrate_command, validate_command,
+    explain_command, report_command, compare_command, cost_command, optimize_command, simulate_command, calibrate_command,
+    validate_command,
 ):  # fmt: skip
     cli.add_command(command)
 

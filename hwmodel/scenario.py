@@ -86,6 +86,8 @@ class ScenarioSpec(Spec):
     goal: Goal = Goal()
     """What `hwmodel optimize` looks for, and where."""
     economics: Economics = Economics()
+    serving: dict[str, Any] = Field(default_factory=dict)
+    """How requests are served, for ``hwmodel simulate``."""
 
 
 @dataclass(frozen=True)

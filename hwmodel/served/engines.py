@@ -58,7 +58,7 @@ class Engine:
     labels: tuple[str, ...]
     """Category of each op."""
     quantising: Array
-    """Seconds per execution of an op that its table counts for quantising activations; see `_quantising`."""
+    """Seconds per execution of an op that its table counts for quantising activations; see `quantising`."""
 
     def symbols(self, points: Sequence[Workload]) -> Array:
         """The points as the table wants them, (points, symbols)."""
@@ -84,7 +84,8 @@ class Engine:
 CATEGORIES = ("gemm", "experts", "attention", "other", "link", "exchange", "head")
 
 
-def _category(kind: str, role: str, family: str) -> str:
+def category(kind: str, role: str, family: str) -> str:
+    """Which of CATEGORIES an op belongs to."""
     if kind == "collective":
         return "exchange" if family in ("expert_dispatch", "expert_combine") else "link"
     if role == "head":
@@ -115,13 +116,13 @@ def engine(what: Deployment, phase: str, calibrated: bool = True) -> Engine:
     table = pack(graph, scenario.cluster, SKEW)
     counts = stage_counts(graph)[0]
     times = np.array([executions(graph, op, counts) for op in table.ops])
-    labels = tuple(_category(op.kind, op.role, op.family) for op in table.ops)
+    labels = tuple(category(op.kind, op.role, op.family) for op in table.ops)
     known = scenario.cluster.pools[0].calibration
-    fused = np.array([_quantising(op, known) for op in table.ops])
+    fused = np.array([quantising(op, known) for op in table.ops])
     return Engine(what, scenario.cluster, graph, table, device_array(table, scenario.cluster), times, labels, fused)
 
 
-def _quantising(op: Op, known: Calibration | None) -> float:
+def quantising(op: Op, known: Calibration | None) -> float:
     """Seconds that the table of a product with static scales spends on its activations: its fixed cost over that of bf16.
 
     Engines quantise in the op before instead, as far as they fuse it. Blocks of fp8 are quantised by an op of their own.
