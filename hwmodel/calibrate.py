@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.calibration import Calibration, Fit, calibration_of
+from hwmodel.features import EXCHANGES
 from hwmodel.hardware import Chip, load_chip
 from hwmodel.measured import Rows, form_of, read
 from hwmodel.monotone import sensible
@@ -25,10 +26,13 @@ _NCCL = dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), "nccl")
 RUNS: dict[str, dict[str, str]] = {
     "trtllm": {"all_reduce": "custom_trtllm_TRTLLM", **_NCCL},
     "vllm": {"all_reduce": "custom_vllm_vLLM_custom_graph", **_NCCL},
-    "sglang": {"all_reduce": "custom_sglang_SGLang_CustomAllReduce_graph", **_NCCL},
-}
+    "sglang": {
+        "all_reduce": "custom_sglang_SGLang_CustomAllReduce_graph", **_NCCL,
+        "expert_dispatch": "deepep", "expert_combine": "deepep",
+    },
+}  # fmt: skip
 """The library whose collectives a serving stack runs, as the tables name it. Their own all-reduce tables go over to nccl by
-themselves for large buffers."""
+themselves for large buffers; the tables of DeepEP over several nodes are of SGLang's version 0.5.6."""
 BAND = 0.8
 """Share of measured times that an interval shall hold."""
 UNKNOWN = 0.6
@@ -107,7 +111,7 @@ def _known(sample: Sample) -> Fit | None:
     """What other chips say of a group's op: the prior of its kind of chip."""
     for name in (sample.rows.stack, "any"):
         found = calibration_of("", sample.chip.kind, name)
-        fit = found.find(sample.rows.kind, form_of(sample.rows)) if found else None
+        fit = found.find(sample.rows.kind, form_of(sample.rows), sample.chip.link_name) if found else None
         if fit is not None:
             return fit
     return None
@@ -188,32 +192,38 @@ def prior(kind: str, stack: str, all_studies: Iterable[Study], date: str = "", d
     """What the chips of a kind have in common under one stack (``any``: under all): for chips that were not measured.
 
     Parameters are the geometric means over the chips, the correction is that of all groups; the band holds 80 % of the rows of
-    each chip when it is left out.
+    each chip when it is left out. Collectives have a prior for each kind of link beside that of all: cards that share a PCIe
+    root reach a third of the share of their bandwidth that chips on a switch of their own reach.
     """
     fits = []
     for study in all_studies:
-        forms = sorted({form_of(s.rows) for s in study.samples if stack in ("any", s.rows.stack)})
-        fits += [fit for form in forms if (fit := _prior_fit(study, kind, stack, form)) is not None]
+        chosen = [s for s in study.samples if s.chip.kind == kind and stack in ("any", s.rows.stack)]
+        links = sorted({s.chip.link_name for s in chosen}) if study.kind in EXCHANGES else []
+        for form in sorted({form_of(s.rows) for s in chosen}):
+            fits += [_prior_fit(study, kind, stack, form, link) for link in ("", *(links if len(links) > 1 else ()))]
     return Calibration(chip=kind, stack=stack, prior=True, date=date or datetime.date.today().isoformat(), data=data,
-                       fits=tuple(fits))  # fmt: skip
+                       fits=tuple(fit for fit in fits if fit is not None))  # fmt: skip
 
 
-def _prior_fit(study: Study, kind: str, stack: str, form: str) -> Fit | None:
+def _prior_fit(study: Study, kind: str, stack: str, form: str, link: str = "") -> Fit | None:
     chosen = [
         index for index, s in enumerate(study.samples)
         if s.chip.kind == kind and form_of(s.rows) == form and stack in ("any", s.rows.stack)
+        and link in ("", s.chip.link_name)
     ]  # fmt: skip
     if not chosen:
         return None
     thetas = np.array([study.theta(index, -1) for index in chosen])
     devices = sorted({study.samples[index].rows.device for index in chosen})
-    logs = np.concatenate([np.log(left_out(study, stack, form, device)) for device in devices]) if len(devices) > 1 else None
+    logs = None
+    if len(devices) > 1:
+        logs = np.concatenate([np.log(left_out(study, stack, form, device, by_link=bool(link))) for device in devices])
     low, high = (-UNKNOWN, UNKNOWN) if logs is None else np.quantile(-logs, [(1 - BAND) / 2, (1 + BAND) / 2])
     middle, pool = thetas.mean(axis=0), study.pool(-1)
     spread = np.maximum(thetas.std(axis=0), 0.1) if len(chosen) > 1 else np.full(4, 0.4)
     sample = study.samples[chosen[0]]
     return Fit.model_validate({
-        **_described(middle, sample, study, None if pool is None else sensible(pool, middle, sample)),
+        **_described(middle, sample, study, None if pool is None else sensible(pool, middle, sample)), "link": link,
         "low": _round(np.exp(min(low, -0.02))), "high": _round(np.exp(max(high, 0.02))),
         "rows": sum(len(study.samples[index].rows) for index in chosen),
         "spread": dict(zip(PARAMETERS, (_round(v) for v in spread), strict=True)),
@@ -221,16 +231,21 @@ def _prior_fit(study: Study, kind: str, stack: str, form: str) -> Fit | None:
     })  # fmt: skip
 
 
-def left_out(study: Study, stack: str, form: str, device: str) -> Array:
-    """Predicted over measured time of a device's rows, from a prior that never saw the device; shape (rows,)."""
+def left_out(study: Study, stack: str, form: str, device: str, *, by_link: bool = True) -> Array:
+    """Predicted over measured time of a device's rows, from a prior that never saw the device; shape (rows,).
+
+    `by_link`: of collectives, from the chips that the same kind of link joins, where there are any.
+    """
     others = study.without(device)
     rest = others.samples
+    own = [s for s in study.samples if s.rows.device == device and form_of(s.rows) == form and stack in ("any", s.rows.stack)]
     alike = [i for i, s in enumerate(rest) if form_of(s.rows) == form and stack in ("any", s.rows.stack)]
     alike = alike or [i for i, s in enumerate(rest) if form_of(s.rows) == form]
-    if not alike:
+    if not alike or not own:
         return np.ones(0)
+    if by_link and study.kind in EXCHANGES:
+        alike = [i for i in alike if rest[i].chip.link_name == own[0].chip.link_name] or alike
     theta = np.mean([others.theta(i, -1) for i in alike], axis=0)
     solved = Solved(theta, others.pool(-1))
-    own = [s for s in study.samples if s.rows.device == device and form_of(s.rows) == form and stack in ("any", s.rows.stack)]
     every = [solved.predict(s, study.how, np.ones(len(s.rows), dtype=bool)) / s.measured for s in own]
-    return np.concatenate(every) if every else np.ones(0)
+    return np.concatenate(every)

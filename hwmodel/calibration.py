@@ -80,6 +80,8 @@ class Fit(Spec):
     """gemm, attention_prefill, attention_decode, mla_prefill, mla_decode, moe, or the name of a collective."""
     dtype: str
     """Format of the operands; ``bf16/fp8`` for attention in bf16 over an fp8 cache."""
+    link: str = ""
+    """Of a prior of collectives: the kind of link its chips are joined by; any when empty."""
     launch_s: Seconds
     """Fixed cost of one execution."""
     compute: Positive = 1.0
@@ -105,8 +107,8 @@ class Fit(Spec):
 
     @property
     def key(self) -> str:
-        """Op and format in one word."""
-        return f"{self.op}:{self.dtype}"
+        """Op, format and link in one word."""
+        return f"{self.op}:{self.dtype}" + (f"@{self.link}" if self.link else "")
 
 
 class Calibration(Spec):
@@ -123,12 +125,13 @@ class Calibration(Spec):
     note: str = ""
     fits: tuple[Fit, ...] = ()
 
-    def find(self, op: str, dtype: str) -> Fit | None:
-        """The fit of an op in a format, else in the nearest format that runs on the same units."""
+    def find(self, op: str, dtype: str, link: str = "") -> Fit | None:
+        """The fit of an op in a format, else in the nearest that runs on the same units; of these links if there is one."""
         known = {fit.key: fit for fit in self.fits}
         for name in (dtype, *SUBSTITUTES.get(dtype, ())):
-            if f"{op}:{name}" in known:
-                return known[f"{op}:{name}"]
+            for key in (f"{op}:{name}@{link}", f"{op}:{name}"):
+                if key in known:
+                    return known[key]
         return None
 
 

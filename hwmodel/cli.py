@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hwmodel import __version__
+from hwmodel.cli_answers import compare_command, cost_command, explain_command, report_command
 from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
+from hwmodel.cli_simulate import simulate_command
 from hwmodel.cli_whatif import racks_command, whatif_command
 from hwmodel.terminal import json_out, listen, say, show, text_out
 
@@ -353,15 +355,20 @@ def claims_command(as_json: bool) -> None:
     else:
         from hwmodel.report.tables import table
 
-        rows = [(c.number, c.claim, f"{c.result:.5g} {c.unit}", "yes" if c.agrees else "NO", c.formula) for c in found]
+        said = {True: "yes", False: "NO"}
+        rows = [
+            (c.number, c.claim, f"{c.result:.5g} {c.unit}", "in bounds" if c.agrees and "low" in c.inputs else said[c.agrees],
+             c.formula) for c in found
+        ]  # fmt: skip
         show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
+        text_out("".join(f"\n{c.number}: {c.claim}: {c.note}\n" for c in found if "low" in c.inputs))
 
 
-cli.add_command(calibrate_command)
-cli.add_command(validate_command)
-cli.add_command(optimize_command)
-cli.add_command(whatif_command)
-cli.add_command(racks_command)
+for command in (
+    explain_command, report_command, compare_command, cost_command, optimize_command, whatif_command,
+    racks_command, simulate_command, calibrate_command, validate_command,
+):  # fmt: skip
+    cli.add_command(command)
 
 if __name__ == "__main__":
     main()

@@ -52,15 +52,20 @@ def question_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any]) -> Scenario:
-    """The scenario that arguments and options ask for."""
+def start() -> None:
+    """Make ready for kernels, quickly, and tell what a user should know of the files that are found."""
     from hwmodel.kernels import announce_compiling, start_without_blas
 
     start_without_blas()
     announce_compiling(compiling)
+    listen()
+
+
+def asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any]) -> Scenario:
+    """The scenario that arguments and options ask for."""
+    start()
     from hwmodel.scenario import from_options, load_scenario
 
-    listen()
     given = {key: value for key, value in options.items() if value is not None}
     if scenario is not None:
         if given:

@@ -32,6 +32,9 @@ _GROUPS = (0.0, 1.0, 3.0, 5.0, 5.3, 7.0)
 """Query heads per KV head. One a head, or more than 32, run other kernels than those that pack a group into a tile."""
 _EXCHANGE = Grid(("bytes", "chips"), Lattice((_octaves(8, 30, 2), (1.0, 2.0, 3.0))), Smoothness(0.02, 0.003), None)
 _SENT = Grid(("bytes", "chips"), Lattice((_octaves(12, 32, 2), (2.0, 3.0, 4.0, 5.0, 6.0))), Smoothness(0.05, 0.003), None)
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+EXCHANGES = (*COLLECTIVES, "expert_dispatch", "expert_combine")
+"""Kinds that links carry."""
 GRIDS: dict[str, Grid] = {
     "gemm": Grid(
         ("m", "n", "k"), Lattice((_octaves(0, 15), _octaves(5, 16, 11 / 8), _octaves(5, 16, 11 / 8))), Smoothness(0.1, 0.003)
@@ -53,7 +56,7 @@ GRIDS: dict[str, Grid] = {
     "mla_prefill": Grid(
         ("heads", "new"), Lattice((_octaves(0, 14), _octaves(0, 15))), Smoothness(0.02, 0.003)
     ),
-    **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), _EXCHANGE),
+    **dict.fromkeys(COLLECTIVES, _EXCHANGE),
     **dict.fromkeys(("expert_dispatch", "expert_combine"), _SENT),
     "moe": Grid(
         ("each", "hit", "matrix", "entering"),

@@ -81,10 +81,12 @@ class LayerBar:
         return sum(self.by_op.values())
 
 
-def layer_bars(result: Result) -> list[LayerBar]:
-    """Compute what `layers` draws: every segment of the model, from the bottom up."""
+def layer_bars(result: Result, only: str = "") -> list[LayerBar]:
+    """Compute what `layers` draws: every segment of the model (or the one named), from the bottom up."""
     graph, found = result.placed.graph, []
     for index, segment in enumerate(graph.segments):
+        if only and segment.name != only:
+            continue
         by_op: dict[str, float] = {}
         by_bound: dict[str, float] = {}
         for op, priced in _priced(result):

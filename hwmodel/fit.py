@@ -12,6 +12,8 @@ from hwmodel.scenario import Scenario
 from hwmodel.workload import Workload
 
 LARGEST = 1 << 40
+FAR = 1 << 20
+"""Tokens past every window and chunk."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,14 @@ class Fit:
     """Of the fullest chip, at the scenario's context."""
     limit: str
     """What stops a larger batch."""
+    batch: int
+    context: int
+    """The scenario's own, at which the other one is searched."""
+    kv_bytes_per_token: float
+    kv_fixed_bytes: float
+    """Of one sequence on the fullest chip: bytes = a x tokens + b, past every window."""
+    kv_dtype: str
+    kv_dtype_source: str
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel fit --json`` prints it."""
@@ -56,8 +66,18 @@ def fit(scenario: Scenario) -> Fit:
     here = rows(work)
     over = misfits(rows(work.model_copy(update={"batch": batch + 1})), scenario.cluster)
     reasons = tuple(dict.fromkeys([*placed.reasons, *misfits(here, scenario.cluster)]))
-    one = max(row.kv_bytes for row in rows(work.model_copy(update={"batch": 1})))
-    return Fit(batch, context, tuple(here), reasons, one, over[0] if over else "nothing in sight")
+    length = getattr(work, key)
+
+    def one(tokens: int) -> float:
+        return max(row.kv_bytes for row in rows(work.model_copy(update={"batch": 1, key: tokens})))
+
+    far = max(length, FAR)
+    slope = (one(2 * far) - one(far)) / far
+    formats = scenario.formats
+    return Fit(
+        batch, context, tuple(here), reasons, one(length), over[0] if over else "nothing in sight", work.batch, length, slope,
+        one(far) - slope * far, formats.kv.name, scenario.kv_from,
+    )  # fmt: skip
 
 
 def largest(holds: Callable[[int], bool], limit: int = LARGEST, near: int = 1) -> int:

@@ -47,5 +47,5 @@ class Goal(Spec):
     """Also try to split the positions of a sequence over chips."""
     offload: Literal["auto", "always", "never"] = "auto"
     """Try to keep experts outside the pool that works on them: always, never, or when its chips do not hold the weights."""
-    pipeline: bool = False
-    """Also try pipeline stages on one pool."""
+    pipeline: Literal["auto", "always", "never"] = "auto"
+    """Try pipeline stages on a pool that works alone: always, never, or when 16 of its chips do not hold the weights."""

@@ -210,6 +210,11 @@ class Chip(Sourced):
         """The tier that holds weights and KV cache unless the plan says otherwise: the fastest that is no cache."""
         return next(tier for tier in self.memory if not tier.cache)
 
+    @property
+    def link_name(self) -> str:
+        """The link that joins its chips to one another first; empty without any."""
+        return self.links[0].name if self.links else ""
+
     def link(self, name: str) -> Link:
         """The link of that name."""
         for link in self.links:

@@ -27,6 +27,7 @@ def assumptions_of(scenario: Scenario, ideal: bool) -> tuple[str, ...]:
         f"expert popularity: {routing.kind}" + _law(routing),
         f"{_calibrated(scenario)}; ops follow one another",
     ]
+    found.append(f"prices: {scenario.economics.said()}")
     if work.phase == "mixed":
         found.append(
             f"mixed step: {work.prefill_batch} x {work.new_tokens} prompt tokens beside {work.batch} decodes; tokens/s counts "

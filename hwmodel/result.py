@@ -7,13 +7,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hwmodel import __version__
-from hwmodel.economics import Cost, cost
+from hwmodel.asked import asked
+from hwmodel.economics import Cost, Work, cost
+from hwmodel.economics.energy import energy
 from hwmodel.graph import Op, OpGraph
 from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.remarks import assumptions_of, warnings_of
 from hwmodel.scenario import Scenario
+from hwmodel.stages import executions, stage_counts
 from hwmodel.timeline import Timeline, lane_of
 from hwmodel.timing import Array, OpTable
 from hwmodel.uncertainty import Spread
@@ -123,7 +126,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel run --json`` prints it."""
         step = {key: value for key, value in asdict(self.step).items() if value is not None}
-        cost_dict: dict[str, Any] | None = asdict(self.cost) if self.cost else None
+        cost_dict = self.cost.to_dict() if self.cost else None
         return {
             "scenario": self.scenario,
             "feasible": self.feasible,
@@ -148,6 +151,7 @@ class Result:
             "estimated_inputs": list(self.estimated_inputs),
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),
+            "asked": asked(self.placed.scenario, self.placed.ideal),
             "version": __version__,
         }
 
@@ -164,6 +168,8 @@ class Placed:
     timeline: Timeline
     device: Array
     ideal: bool
+    host_s: float = 0.0
+    """The host's share of the step."""
 
 
 def assemble(placed: Placed, time: float, host: float, parts: int, around: Spread) -> Result:
@@ -182,7 +188,7 @@ def assemble(placed: Placed, time: float, host: float, parts: int, around: Sprea
     chips = {pool.name: _chip_of(placed, pool.name, host, parts) for pool in scenario.cluster.pools}
     pools = _pools(placed, time, chips)
     step = _step(placed, time, host, parts, around, _bound_of_step(placed, host, pools))
-    spent, why = cost(scenario.cluster, step.tokens_per_s, scenario.workload.phase)
+    spent, why = _cost(placed, step, pools, parts)
     warnings, assumptions = warnings_of(scenario, graph, placed.table), assumptions_of(scenario, placed.ideal)
     return Result(
         scenario.name, not reasons, reasons, step, tuple(rows), pools, _links(placed, time, parts, chips),
@@ -200,6 +206,15 @@ def _step(placed: Placed, time: float, host: float, parts: int, around: Spread, 
         tokens / time, 1 / tpot if tpot else work.new_tokens / time, tokens / time / placed.scenario.cluster.chips,
         placed.timeline.makespan_s + host, parts, bound,
     )  # fmt: skip
+
+
+def _cost(placed: Placed, step: Step, pools: tuple[PoolRow, ...], parts: int) -> tuple[Cost | None, str]:
+    scenario = placed.scenario
+    busy, prices = {row.pool: row.busy_fraction for row in pools}, scenario.economics
+    uses = energy(placed.graph, placed.table, placed.priced, scenario.cluster, prices, busy, step.time_s, parts)
+    ends = (step.time_low_s / step.time_s, step.time_high_s / step.time_s)
+    work = Work(step.tokens_per_s, scenario.workload.phase, busy, step.time_s, uses, ends)
+    return cost(scenario.cluster, work, prices)
 
 
 def bound_of(op: Op, priced: Array, cluster: Cluster) -> str:
@@ -229,21 +244,6 @@ def parts_of(priced: Array) -> dict[str, float]:
         found["link"] = float(priced[c.WIRE])
         found["overhead"] = float(priced[c.OVERHEAD])
     return found
-
-
-def executions(graph: OpGraph, op: Op, counts: Mapping[str, int]) -> float:
-    """How often one chip runs an op per micro-batch, when it runs each segment `counts` times.
-
-    The op of a hop between stages repeats as often as there are hops of its kind; a chip makes one, of the mean kind.
-    """
-    times = op.repeats.value({})
-    return times / max(1, len(graph.stages) - 1) if op.note == "p2p" else counts[op.segment] * times
-
-
-def stage_counts(graph: OpGraph) -> list[dict[str, int]]:
-    """For each pipeline stage, how often its chips run each segment."""
-    stages = graph.stages or (tuple(segment.count for segment in graph.segments),)
-    return [{s.name: n for s, n in zip(graph.segments, counts, strict=True)} for counts in stages]
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,21 @@ Scenario -> lower -> OpGraph -> partition -> placed OpGraph -> pack -> OpTable -
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from hwmodel.graph import OpGraph
+from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
 from hwmodel.placing import place
-from hwmodel.result import Placed, Result, assemble, executions, stage_counts
+from hwmodel.prices import Economics
+from hwmodel.result import Placed, Result, assemble
 from hwmodel.scenario import Scenario
+from hwmodel.stages import executions, stage_counts
 from hwmodel.timeline import makespan, period, program, schedule, seconds
-from hwmodel.timing import Array, device_array, pack, points, price
+from hwmodel.timing import Array, OpTable, device_array, pack, points, price
 from hwmodel.uncertainty import certain, spread
 
-__all__ = ["Result", "run"]
+__all__ = ["Result", "again", "run"]
 
 
 def run(scenario: Scenario, *, ideal: bool = False) -> Result:
@@ -30,9 +36,22 @@ def run(scenario: Scenario, *, ideal: bool = False) -> Result:
     InputError
         When the question cannot be priced at all. A plan that does not fit is priced all the same, `feasible` False.
     """
-    workload, cluster = scenario.workload, scenario.cluster
     graph = place(scenario)  # lower, partition
-    table = pack(graph, cluster, workload.routing)
+    return _priced(scenario, graph, pack(graph, scenario.cluster, scenario.workload.routing), ideal=ideal, ranges=True)
+
+
+def again(result: Result, cluster: Cluster, economics: Economics) -> Result:
+    """The same placed step with other numbers of chips, links and prices, without the ranges of inputs.
+
+    cluster : the pools, chips and links of the result's own, numbers apart
+    """
+    placed = result.placed
+    scenario = replace(placed.scenario, cluster=cluster, economics=economics)
+    return _priced(scenario, placed.graph, placed.table, ideal=placed.ideal, ranges=False)
+
+
+def _priced(scenario: Scenario, graph: OpGraph, table: OpTable, *, ideal: bool, ranges: bool) -> Result:
+    workload, cluster = scenario.workload, scenario.cluster
     parts = 1 if ideal else workload.parts(max(graph.micro_batches, graph.pipeline_batches))
     point = points(table, graph.symbols(workload.symbols(parts)))
     device = device_array(table, cluster, ideal=ideal)
@@ -45,9 +64,9 @@ def run(scenario: Scenario, *, ideal: bool = False) -> Result:
         whole = makespan if workload.phase == "prefill" else period
         return host + whole(order, seconds(order, part))
 
-    placed = Placed(scenario, graph, table, priced, timeline, device, ideal)
+    placed = Placed(scenario, graph, table, priced, timeline, device, ideal, host)
     time = _ideal_time(placed) if ideal else time_of(priced)
-    around = certain(len(table.ops)) if ideal else spread(table, cluster, point, priced, time_of, time)
+    around = spread(table, cluster, point, priced, time_of, time) if ranges and not ideal else certain(len(table.ops))
     return assemble(placed, time, host, parts, around)
 
 

@@ -21,6 +21,7 @@ from hwmodel.model.dtypes import Format, fmt
 from hwmodel.model.load import load_model
 from hwmodel.partition import Strategy
 from hwmodel.popularity import counted
+from hwmodel.prices import Economics
 from hwmodel.settings import override
 from hwmodel.spec import catalog, units, yamlfile
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
@@ -84,6 +85,9 @@ class ScenarioSpec(Spec):
     workload: Workload
     goal: Goal = Goal()
     """What `hwmodel optimize` looks for, and where."""
+    economics: Economics = Economics()
+    serving: dict[str, Any] = Field(default_factory=dict)
+    """How requests are served, for ``hwmodel simulate``."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class Scenario:
     title: str = ""
     goal: Goal = field(default_factory=Goal)
     """What a search over its plans is to find."""
+    economics: Economics = field(default_factory=Economics)
 
 
 def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
@@ -186,7 +191,7 @@ def scenario_from(document: Document, name: str) -> Scenario:
     whole, kv_from = formats(model)
     cluster = Cluster(tuple(pool for pool in pools if pool is not None), spec.cluster.links)
     workload = spec.workload.model_copy(update={"routing": routing})
-    return Scenario(name, model, whole, cluster, plan, workload, kv_from, spec.title, spec.goal)
+    return Scenario(name, model, whole, cluster, plan, workload, kv_from, spec.title, goal=spec.goal, economics=spec.economics)
 
 
 Made = TypeVar("Made")

@@ -15,6 +15,8 @@ from hwmodel.hardware import Chip
 from hwmodel.model.schema import model_schema
 from hwmodel.partition import Strategy
 from hwmodel.scenario import ScenarioSpec
+from hwmodel.serve.schedulers import Scheduler
+from hwmodel.serve.spec import Serving
 from hwmodel.served.stack import Stack
 from hwmodel.spec.schema import yaml_key
 
@@ -68,6 +70,21 @@ def _scenario() -> dict[str, Any]:
         "maxProperties": 1,
         "minProperties": 1,
     }
+    found["properties"]["serving"] = _serving(definitions)
+    return found
+
+
+def _serving(definitions: dict[str, Any]) -> dict[str, Any]:
+    """The section of a service, its schedulers written out."""
+    found = described(Serving)
+    definitions.update(found.pop("$defs", {}))
+    choices = {}
+    for name, scheduler in sorted(Scheduler.kinds.items()):
+        definitions[f"scheduler_{name}"] = described(scheduler)
+        choices[name] = {"$ref": f"#/$defs/scheduler_{name}"}
+    one = {"type": "object", "properties": choices, "additionalProperties": False, "maxProperties": 1, "minProperties": 1}
+    told = found["properties"]["scheduler"].get("description", "")
+    found["properties"]["scheduler"] = {"anyOf": [{"enum": sorted(choices)}, one], "description": told}
     return found
 
 

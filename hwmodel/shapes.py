@@ -205,7 +205,8 @@ def _exchange(family: str) -> Callable[[Sizes, Operand], list[Bare]]:
             raise InputError(f"op expert exchange: topk={s['topk']} and ep={s['ep']} are at most experts={s['experts']}")
         if np.any(s["ep"] % s["nodes"]):
             raise InputError(f"op expert exchange: nodes={s['nodes']} must divide ep={s['ep']}")
-        ranks = np.vectorize(reached_groups, otypes=[float])(s["experts"], s["ep"], s["topk"])
+        reached = np.vectorize(lambda e, g, k: reached_groups(Experts(e, k), g), otypes=[float])
+        ranks = reached(s["experts"], s["ep"], s["topk"])
         consts = {"bytes": 1.0, "operation": float(OPERATIONS.index("all_to_all"))}
         moved = s["tokens_per_rank"] * s["hidden"] * of.form.bytes * ranks
         dims = {"elements": moved, "chips": s["ep"]}

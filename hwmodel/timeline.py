@@ -275,14 +275,23 @@ def floors(order: Program, durations: Array) -> Array:
 
     durations : (points, tasks) s; the answer is (points,).
     """
-    stages = [np.bincount(order.segment[order.stage == stage], minlength=len(order.tasks) - 1) for stage in range(order.stages)]
+    found = np.max([busy_s(order, durations, lane) for lane in order.lanes], axis=0)
+    return np.asarray(np.maximum(found, _paths(order, durations) @ np.sum(_stages(order), axis=0)))
+
+
+def busy_s(order: Program, durations: Array, lane: str) -> Array:
+    """Time (s) that the busiest stage's lane works in a step, all micro-batches; durations : (points, tasks) s."""
+    if lane not in order.lanes:
+        return np.zeros(len(durations))
     where = np.repeat(np.arange(len(order.tasks) - 1), np.diff(order.tasks))
-    found = np.zeros(len(durations))
-    for counts in stages:
-        for lane in range(len(order.lanes)):
-            own = np.where(order.lane == lane, counts[where], 0)
-            found = np.maximum(found, order.batches * (durations @ own))
-    return np.asarray(np.maximum(found, _paths(order, durations) @ np.sum(stages, axis=0)))
+    own = order.lane == order.lanes.index(lane)
+    each = [np.where(own, counts[where], 0) for counts in _stages(order)]
+    return np.asarray(order.batches * np.max([durations @ one for one in each], axis=0))
+
+
+def _stages(order: Program) -> list[Ints]:
+    """How often every segment runs, stage by stage."""
+    return [np.bincount(order.segment[order.stage == stage], minlength=len(order.tasks) - 1) for stage in range(order.stages)]
 
 
 def _paths(order: Program, durations: Array) -> Array:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel import exchange
 from hwmodel.calibration import Fit, corrections
 from hwmodel.graph import WORKLOAD, Dim, Op, OpGraph
 from hwmodel.hardware import Chip, Cluster, Link, Pool
@@ -216,7 +217,13 @@ def device_array(table: OpTable, cluster: Cluster, *, ideal: bool = False) -> Ar
 
 def fit_of(op: Op, pool: Pool) -> Fit | None:
     """What was measured of ops like this one on the chips of its pool."""
-    return pool.calibration.find(op.family, op.format) if pool.calibration and op.family else None
+    if pool.calibration is None or not op.family:
+        return None
+    if op.family in exchange.FAMILIES and "ranks" in op.consts:
+        ranks, nodes = round(op.consts["ranks"]), round(op.consts["nodes"])
+        return exchange.exchange_fit(pool.calibration, op.family, op.format, ranks, nodes)
+    link = (op.way or pool.chip.link_name) if op.kind == "collective" else ""
+    return pool.calibration.find(op.family, op.format, link)
 
 
 def fit_row(pool: str, fit: Fit) -> str:
@@ -233,7 +240,7 @@ def measured_fits(ops: Iterable[Op], cluster: Cluster, notes: list[str]) -> dict
         if pool is None or fit is None:
             continue
         found[fit_row(pool.name, fit)] = (pool.name, fit)
-        if fit.dtype != op.format:
+        if not (exchange.same_format(op.format, fit.dtype) if op.family in exchange.FAMILIES else fit.dtype == op.format):
             notes.append(f"pool {pool.name}: {op.family} in {op.format} was not measured; {fit.dtype} stands in")
     return found
 

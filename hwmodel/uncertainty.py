@@ -129,18 +129,19 @@ def _joined(effects: Array) -> Array:
 
 def _cases(cluster: Cluster) -> list[Case]:
     """(path, number, cluster with the number at its low end, at its high end); equal chips vary together."""
-    found = []
+    return varied(cluster, _counts, lambda number: (number.low, number.high))
+
+
+def varied(
+    cluster: Cluster, wanted: Callable[[str, Number], bool], ends: Callable[[Number], tuple[float, float]]
+) -> list[Case]:
+    """(path, number, cluster with it at one end, at the other) of every wanted number of the chips and of the links."""
+    found: list[Case] = []
     for name, chip in _chips(cluster):
         for path, number in chip.numbers():
-            if _counts(path, number):
-                ends = [
-                    replace(cluster, pools=tuple(
-                        replace(pool, chip=with_number(pool.chip, path, end)) if pool.chip == chip else pool
-                        for pool in cluster.pools
-                    ))
-                    for end in (number.low, number.high)
-                ]  # fmt: skip
-                found.append((f"{name}.{path}", number, *ends))
+            if wanted(path, number):
+                low, high = (_rechipped(cluster, chip, path, end) for end in ends(number))
+                found.append((f"{name}.{path}", number, low, high))
     for index, wire in enumerate(cluster.wires):
         for field, key in (
             ("bandwidth_bytes_per_s", "bandwidth"),
@@ -148,10 +149,16 @@ def _cases(cluster: Cluster) -> list[Case]:
             ("efficiency", "efficiency"),
         ):
             number = getattr(wire, field)
-            if number.ranged:
-                ends = [_rewired(cluster, index, field, end) for end in (number.low, number.high)]
-                found.append((f"link {wire.from_}-{wire.to}.{key}", number, *ends))
-    return found  # type: ignore[return-value]
+            if wanted(f"link.{key}", number):
+                low, high = (_rewired(cluster, index, field, end) for end in ends(number))
+                found.append((f"link {wire.from_}-{wire.to}.{key}", number, low, high))
+    return found
+
+
+def _rechipped(cluster: Cluster, chip: Chip, path: str, value: float) -> Cluster:
+    """The cluster with a number of all chips equal to `chip` replaced."""
+    changed = with_number(chip, path, value)
+    return replace(cluster, pools=tuple(replace(pool, chip=changed) if pool.chip == chip else pool for pool in cluster.pools))
 
 
 def _chips(cluster: Cluster) -> list[tuple[str, Chip]]:

@@ -14,6 +14,7 @@ from hwmodel.hardware import Chip, load_chip
 from hwmodel.kernels import columns as c
 from hwmodel.likeness import calibration_for
 from hwmodel.measured import FILES, KINDS_IN, Rows, form_of, read
+from hwmodel.published import NONE, TABLE, Published, published
 from hwmodel.replay import Part, replay, times
 from hwmodel.served.compare import TABLES, EndToEnd, end_to_end
 from hwmodel.spec import catalog
@@ -66,6 +67,8 @@ class Validation:
     e2e: tuple[EndToEnd, ...]
     skipped: Mapping[str, int]
     """Rows of operations left out, by reason."""
+    published: Published = NONE
+    """Single published figures of whole systems."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -73,6 +76,7 @@ class Validation:
             "groups": [group.to_dict() for group in self.groups],
             "e2e": [item.to_dict() for item in self.e2e],
             "skipped": dict(self.skipped),
+            **self.published.to_dict(),
         }
 
 
@@ -107,11 +111,12 @@ def validate(
     """
     folder = folder or catalog.shipped("measured")
     _check(folder, ops)
-    kernels = [*ops] != ["e2e"] and any((folder / f"{name}.csv").is_file() for name in FILES)
+    wanted = [op for op in ops if op not in ("e2e", TABLE)]
+    kernels = (wanted or not ops) and any((folder / f"{name}.csv").is_file() for name in FILES)
     skipped: dict[str, int] = {}
     parts: dict[tuple[str, str, str, str], list[_Compared]] = {}
     known = set(catalog.names("chips"))
-    for rows in read(folder, ops) if kernels else []:
+    for rows in read(folder, wanted) if kernels else []:
         if device and rows.device != device:
             continue
         if rows.device not in known:
@@ -126,14 +131,15 @@ def validate(
             continue
         parts.setdefault((rows.op, rows.device, rows.stack, rows.dtype), []).append(found)
     e2e = end_to_end(folder, device=device, calibrated=calibrated) if not ops or "e2e" in ops else []
-    return Validation(tuple(_group(key, found) for key, found in parts.items()), tuple(e2e), skipped)
+    figures = published(folder, device=device, calibrated=calibrated) if not ops or TABLE in ops else NONE
+    return Validation(tuple(_group(key, found) for key, found in parts.items()), tuple(e2e), skipped, figures)
 
 
 def _check(folder: Path, ops: Sequence[str]) -> None:
     """A folder without any known table and words that name nothing are mistakes, not empty answers."""
-    known = ("e2e", *FILES, *dict.fromkeys(name for names in KINDS_IN.values() for name in names))
+    known = ("e2e", TABLE, *FILES, *dict.fromkeys(name for names in KINDS_IN.values() for name in names))
     problems = [Problem(f"--op {shortened(op)}: no such operation{did_you_mean(op, known)}") for op in ops if op not in known]
-    tables = [f"{name}.csv" for name in (*FILES, *TABLES)]
+    tables = [f"{name}.csv" for name in (*FILES, *TABLES, TABLE)]
     if not folder.is_dir():
         problems.append(Problem("no such folder of measured rows", file=str(folder)))
     elif not any((folder / name).is_file() for name in tables):
@@ -144,7 +150,7 @@ def _check(folder: Path, ops: Sequence[str]) -> None:
 
 def _compare(rows: Rows, chip: Chip, calibrated: bool, bands: bool) -> _Compared:
     calibration = calibration_for(chip, rows.stack) if calibrated else None
-    fit = calibration.find(rows.kind, form_of(rows)) if calibration else None
+    fit = calibration.find(rows.kind, form_of(rows), chip.link_name) if calibration else None
     source = "no" if calibration is None or fit is None else "prior" if calibration.prior else "chip"
     parts = replay(rows, chip, calibration)
     ratio = times(parts) / rows.measured_s

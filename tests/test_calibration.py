@@ -349,7 +349,7 @@ def test_broken_tables_are_located(tmp_path: Path) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("kind", ["gemm", "mla_decode"])
+@pytest.mark.parametrize("kind", ["gemm", "mla_decode", "all_reduce"])
 def test_the_interval_of_a_left_out_chip_holds(kind: str, shared: Path) -> None:
     """Leave one device out: 70 to 92 % of its rows lie in the 80 % interval that the other devices give."""
     from hwmodel.calibrate import known_chips
@@ -357,6 +357,7 @@ def test_the_interval_of_a_left_out_chip_holds(kind: str, shared: Path) -> None:
     groups = read(shared / "measured", [kind])
     study = studies(groups, known_chips(groups))[kind]
     inside: list[float] = []
+    errors: list[float] = []
     for device in sorted({sample.rows.device for sample in study.samples}):
         rest = study.without(device)
         for rows in (sample.rows for sample in study.samples if sample.rows.device == device):
@@ -364,7 +365,33 @@ def test_the_interval_of_a_left_out_chip_holds(kind: str, shared: Path) -> None:
             others = sorted({s.rows.device for s in rest.samples if form_of(s.rows) == form})
             logs = np.concatenate([np.log(left_out(rest, rows.stack, form, other)) for other in others] or [np.zeros(0)])
             ratio = left_out(study, rows.stack, form, device)
+            if len(ratio):
+                errors.append(float(np.median(np.abs(ratio - 1))))
             if len(logs) and len(ratio):
                 low, high = np.quantile(-logs, [0.1, 0.9])
                 inside.append(float(np.mean((-np.log(ratio) >= low) & (-np.log(ratio) <= high))))
     assert 0.70 <= np.mean(inside) <= 0.92
+    assert np.median(errors) < {"gemm": 0.16, "mla_decode": 0.35, "all_reduce": 0.27}[kind]
+
+
+def test_a_prior_of_collectives_keeps_links_apart() -> None:
+    """Chips on NVLink and cards on PCIe reach other shares of their links; a chip takes what chips with its link reach."""
+    prior = calibration_of("rubin", "gpu", "nccl")
+    assert prior is not None
+    found = {link: prior.find("all_reduce", "bytes", link) for link in ("nvlink", "pcie", "tin cans", "")}
+    assert found["nvlink"] is not None
+    assert found["pcie"] is not None
+    assert found["nvlink"].memory > 2 * found["pcie"].memory
+    assert found["tin cans"] == found[""]
+    assert found[""] is not None
+    assert found["pcie"].memory < found[""].memory < found["nvlink"].memory
+    step = {
+        chip: operation("all_reduce", load_chip(chip), "bf16", {"chips": 4, "bytes": 1 << 28}, calibration=prior).time_s
+        for chip in ("rubin", "rtx4090")
+    }
+    for chip, link in (("rubin", "nvlink"), ("rtx4090", "pcie")):
+        fit_ = found[link]
+        assert fit_ is not None
+        alone = prior.model_copy(update={"fits": (fit_.model_copy(update={"link": ""}),)})
+        by_hand = operation("all_reduce", load_chip(chip), "bf16", {"chips": 4, "bytes": 1 << 28}, calibration=alone).time_s
+        assert step[chip] == pytest.approx(by_hand, rel=1e-12)

@@ -135,7 +135,7 @@ def test_costs_of_step_3_by_chip():
 
 
 def test_every_claim_has_its_rows():
-    assert {found.number for found in ROWS} == set(range(1, 22))
+    assert {found.number for found in ROWS} == set(range(1, 24))
     assert len(BY_NAME) == len(ROWS)
     for found in ROWS:
         assert found.formula
@@ -289,3 +289,47 @@ def test_attention_intensity_is_independent_of_batch_and_context(name: str):
     one = k.decode_attention_intensity(model, chip, "fp8", 1, 1024)
     for batch, context in ((1, 131_072), (256, 4096)):
         assert k.decode_attention_intensity(model, chip, "fp8", batch, context) == pytest.approx(one, rel=1e-9)
+
+
+# --- vendors' claims: bounded, not reproduced to a digit ---------------------------------------------------------------
+VENDOR = {found.claim: found for found in ROWS if found.number >= 18}
+
+
+def test_gemma_on_a_rack_of_lpus():
+    """3,431 tokens/s for one user at 100,000 tokens: 291 us a token, 4.86 us for each of 60 layers."""
+    found = VENDOR["Gemma-4-31B at 100,000 tokens on a rack of LPUs, one user"]
+    assert found.expected == 3431
+    assert found.inputs["low"] < 3431 < found.inputs["high"]
+    assert found.result == pytest.approx(3431, rel=0.15)  # predicted from estimates that were not fitted to it
+    floor = (30.7e9 + 10 * 2 * 4 * 512 * 1e5 + 50 * 2 * 16 * 256 * 1024) / (256 * 150e12)
+    assert found.inputs["floor_s"] == pytest.approx(floor, rel=0.2)
+    held = VENDOR["LPUs that hold Gemma-4-31B and its cache, at least"]
+    assert held.result > 64  # eight-bit weights and cache need more chips than the press counts
+
+
+def test_what_an_op_must_cost_for_it():
+    vendor = import_module("hwmodel.claims.vendor")
+    needed = VENDOR["cost per op on an LPU that gives just that rate"].result * 1e-6
+    chip = with_number(load_chip("groq3_lpu"), "execution.launch", needed)
+    step = vendor._gemma(load_model("gemma-4-31b"), chip, 100_000).step
+    assert 1 / step.time_s == pytest.approx(3431, rel=2e-3)
+    slow = with_number(load_chip("groq3_lpu"), "execution.launch", 4.307e-6)
+    assert 1 / vendor._gemma(load_model("gemma-4-31b"), slow, 100_000).step.time_s < 500
+
+
+def test_tokens_per_megawatt_need_a_slow_rival():
+    (found,) = (row for row in ROWS if row.number == 23)
+    inputs = found.inputs
+    assert inputs["params"] == pytest.approx(2.04e12, rel=0.01)
+    assert inputs["gb200_undrafted_tokens_per_s_per_user"] < 400 < inputs["gb200_tokens_per_s"]
+    assert 0.5 < inputs["ratio_when_both_draft"] < 3
+    gpus, lpus = (int(part.split()[0]) for part in inputs["new_chips"].split(" + "))
+    by_hand = inputs["new_tokens_per_s"] / (gpus * 2300 + lpus * 400) / (400 / (72 * 1200))
+    assert found.result == pytest.approx(by_hand)
+    assert inputs["low"] < found.result < 35 < inputs["high"]
+
+
+def test_a_range_that_misses_the_figure_disagrees():
+    vendor = import_module("hwmodel.claims.vendor")
+    assert vendor.bounded("c", "35 x", 1.0, (2.0, 40.0), "f", {}, "").agrees
+    assert not vendor.bounded("c", "35 x", 1.0, (2.0, 30.0), "f", {}, "").agrees

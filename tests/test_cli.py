@@ -13,7 +13,7 @@ import pytest
 from hwmodel.cli import main
 from hwmodel.hardware import load_chip
 from hwmodel.operation import operation
-from hwmodel.routing import reached_groups
+from hwmodel.routing import Experts, reached_groups
 from hwmodel.spec.errors import InputError
 
 
@@ -203,7 +203,7 @@ def exchange(capsys: pytest.CaptureFixture[str], kind: str = "expert_dispatch", 
 
 def test_expert_exchange_counts_experts_and_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     found = exchange(capsys)
-    sent = 4096 * 7168 * 2 * reached_groups(256, 16, 8)
+    sent = 4096 * 7168 * 2 * reached_groups(Experts(256, 8), 16)
     assert found["bytes"] == pytest.approx(sent * 7 / 8 + sent / 2)
     # 7 of 8 parts stay on NVLink at 0.8 of 450 GB/s; half goes to the other node over the NIC
     chip = load_chip("h100_sxm")
@@ -212,7 +212,7 @@ def test_expert_exchange_counts_experts_and_nodes(capsys: pytest.CaptureFixture[
     # few experts: a token's choices are different ones, so it reaches more ranks than by chance
     assert exchange(capsys, experts=16)["bytes"] > exchange(capsys, experts=256)["bytes"]
     inside, across = exchange(capsys, ep=8, nodes=1), exchange(capsys, ep=8, nodes=2)
-    assert inside["bytes"] == pytest.approx(4096 * 7168 * 2 * reached_groups(256, 8, 8) * 7 / 8)
+    assert inside["bytes"] == pytest.approx(4096 * 7168 * 2 * reached_groups(Experts(256, 8), 8) * 7 / 8)
     assert across["time_s"] > inside["time_s"]
     assert "16-bit" in exchange(capsys, "expert_combine")["formula"]
 

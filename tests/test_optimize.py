@@ -13,7 +13,7 @@ from hwmodel.goal import Goal, Slo
 from hwmodel.lower.decoder import lower
 from hwmodel.optimize.held import held
 from hwmodel.optimize.limits import excluded
-from hwmodel.optimize.optimum import Optimum, Target, optimize
+from hwmodel.optimize.optimum import Optimum, Target, natural, optimize
 from hwmodel.optimize.packed import largest_batch, packed, rows_at, tokens_of, worth
 from hwmodel.optimize.search import best, lines
 from hwmodel.optimize.space import Choice, choices
@@ -58,7 +58,7 @@ def test_no_plan_of_a_random_sample_is_better(large: Optimum) -> None:
         batches = np.unique(np.exp(rng.uniform(np.log(line.low), np.log(line.high + 1), count)).astype(int))
         times = line.plan.times(batches, line.parts)
         assert (line.plan.floors(batches, line.parts) <= times * (1 + 1e-9)).all()
-        values = worth("usd_per_mtok", line.plan, batches.astype(float), times)
+        values = worth("usd_per_mtok", line.plan, batches, times, line.parts)
         looked += len(batches)
         for target in large.front:
             inside = times / tokens_of(line.plan.scenario) <= (target.tpot_slo_s or np.inf)
@@ -86,10 +86,22 @@ def test_equals_every_batch_of_every_plan(objective: str) -> None:
     for line in lines(found.packed, 1):
         batches = np.arange(line.low, line.high + 1)
         times = line.plan.times(batches, line.parts)
-        values = worth(objective, line.plan, batches.astype(float), times)
+        values = worth(objective, line.plan, batches, times, line.parts)
         top = max(top, float(values[times <= 0.025].max(initial=-np.inf)))
     assert found.answer.best.value == pytest.approx(top, rel=1e-5)
     assert found.answer.best.bound >= top * (1 - 1e-12)
+
+
+def test_joules_and_dollars_are_those_of_run() -> None:
+    """With electricity and hours of no use, the objective is still what `run` says of the plan."""
+    settings = ["economics.pay=purchase", "economics.electricity=0.1 USD/kWh", "economics.utilisation=0.7"]
+    scenario = load_scenario("h100_mixtral_decode", settings)
+    for objective, key in (("joules_per_token", "joules_per_token"), ("usd_per_mtok", "usd_per_million_output_tokens")):
+        found = optimize(scenario, Goal(objective=objective, max_batch=200))  # type: ignore[arg-type]
+        assert found.answer.result is not None
+        said = getattr(found.answer.result.cost, key)
+        assert natural(objective, found.answer.best.value) == pytest.approx(said, rel=1e-9)
+        assert found.answer.best.gap < 1e-4
 
 
 def _mixtral(**changes: object) -> Target:
@@ -193,21 +205,19 @@ def test_hot_experts_stay_and_cold_ones_go() -> None:
     assert {op.pool for op in again.ops if "experts" in op.op} == {"lpx", "lpddr"}
 
 
-def call(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
-    """(exit status, standard output) of one command."""
-    with pytest.raises(SystemExit) as stop:
-        main(["optimize", "h100_mixtral_decode", *args])
-    return int(stop.value.code or 0), capsys.readouterr().out
+def _exit(*args: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(args)
+    return int(left.value.code or 0)
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out = call(capsys, "--slo", "tpot=25ms", "--front", "15ms,25ms", "--json")
-    assert status == 0
-    answer = json.loads(out)
+    assert _exit("optimize", "h100_mixtral_decode", "--slo", "tpot=25ms", "--front", "15ms,25ms", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
     assert {"plan", "batch", "microbatches", "pools", "candidates", "proof", "front", "step"} <= answer.keys()
     assert {"method", "gap"} <= answer["proof"].keys()
     assert all({"plan", "objective", "feasible", "reason"} <= item.keys() for item in answer["candidates"])
     assert answer["front"][1]["plan"]["label"] == answer["plan"]["label"]
-    assert call(capsys, "--slo", "tpot=1us")[0] == 3
+    assert _exit("optimize", "h100_mixtral_decode", "--slo", "tpot=1us") == 3
     for wrong in (["--slo", "tpot=3"], ["--slo", "fast=1ms"], ["--objective", "joy"], ["--front", "0ms"]):
-        assert call(capsys, *wrong)[0] == 2, wrong
+        assert _exit("optimize", "h100_mixtral_decode", *wrong) == 2, wrong

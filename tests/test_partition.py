@@ -20,7 +20,7 @@ from hwmodel.kernels import columns as c
 from hwmodel.lower.decoder import lower
 from hwmodel.partition import Strategy, partition
 from hwmodel.placing import place
-from hwmodel.result import Result
+from hwmodel.result import Result, executions, stage_counts
 from hwmodel.run import run
 from hwmodel.scenario import Scenario, scenario_from
 from hwmodel.spec import catalog
@@ -162,6 +162,22 @@ MOE_PLANS: list[list[dict[str, Any]]] = [
     [{"expert": {"degree": 4}}, {"pipeline": {"stages": 2}}, {"micro_batch": {"count": 2}}],
     [{"tensor": {"degree": 2}}, {"context": {"degree": 2}}, {"expert": {"degree": 8}}],
 ]
+
+
+def test_a_norm_over_all_heads_adds_its_squares_up() -> None:
+    """MiniMax norms queries and keys over all heads: two 32-bit sums a token and layer; Qwen3 norms per head and sends none."""
+    plan = [{"tensor": {"degree": 8}}]
+    for model, expected in (("minimax-m2.5", 62), ("qwen3-32b", 0)):
+        question = scenario(model, plan)
+        graph = placed(question)
+        symbols = graph.symbols(question.workload.symbols())
+        sums = [op for op in graph.ops() if op.note == "all_reduce" and op.name.endswith("rope_append.all_reduce")]
+        assert sum(executions(graph, op, stage_counts(graph)[0]) for op in sums) == expected
+        for op in sums:
+            assert op.dims["elements"].value(symbols) == 2 * 64
+            assert op.consts["bytes"] == 4
+            assert [graph.op(name).name for name in graph.readers(op.name)] == [op.name.removesuffix(".all_reduce")]
+    assert not [op for op in placed(scenario("minimax-m2.5", [], count=1, chip="b300_sxm")).ops() if op.kind == "collective"]
 
 
 @pytest.mark.parametrize("model", catalog.names("graphs"))

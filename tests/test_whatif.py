@@ -90,6 +90,18 @@ def test_shares_of_dollars_are_those_of_the_pools() -> None:
     assert rows["groq3_lpu.price.purchase"].usd_per_mtok == pytest.approx(lpx / (gpu + lpx), rel=1e-4)
 
 
+def test_dollars_with_electricity_are_those_of_run() -> None:
+    """Power follows the work: dollars do not simply follow the time."""
+    settings = ["economics.pay=purchase", "economics.electricity=2 USD/kWh"]
+    scenario = load_scenario(ONE_POOL, settings)
+    row = by_name(scenario)["h100_sxm.memory.hbm.bandwidth"]
+    costs = [run(changed(scenario, **{"gpu.memory.hbm.bandwidth": 3.35e12 * by})).cost for by in (1 / 1.01, 1.01)]
+    low, high = (spent.usd_per_million_output_tokens for spent in costs)  # type: ignore[union-attr]
+    assert row.usd_per_mtok is not None
+    assert (1.01**2) ** row.usd_per_mtok == pytest.approx(high / low, rel=1e-9)  # type: ignore[operator]
+    assert abs(row.usd_per_mtok - row.time) > 0.01
+
+
 def test_capacity_acts_through_the_largest_batch() -> None:
     scenario = load_scenario(ONE_POOL)
     row = by_name(scenario)["h100_sxm.memory.hbm.capacity"]

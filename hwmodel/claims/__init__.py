@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from hwmodel.claims import disaggregation, models, money, rooflines, serving
+from hwmodel.claims import disaggregation, models, money, rooflines, serving, vendor
 from hwmodel.claims.facts import decode_attention_intensity, hourly_usd
 from hwmodel.claims.forms import (
     attention_usd,
@@ -58,7 +58,7 @@ __all__ = [
     "ttft_two_stages",
 ]
 
-_ALL = (*rooflines.CLAIMS, *models.CLAIMS, *serving.CLAIMS, *money.CLAIMS, *disaggregation.CLAIMS)
+_ALL = (*rooflines.CLAIMS, *models.CLAIMS, *serving.CLAIMS, *money.CLAIMS, *disaggregation.CLAIMS, *vendor.CLAIMS)
 CLAIMS: Numbered = tuple(sorted(_ALL, key=lambda listed: listed[0]))
 """Every claim in the order of the numbers."""
 

@@ -12,6 +12,9 @@ from hwmodel.model.block import Block, Cache, Count, Size, Weight, module
 if TYPE_CHECKING:
     from hwmodel.lower.lowering import Lowering
 
+NORM_OVER_HEADS = "norm over all heads"
+"""Note of an op that needs the sum of squares over heads that tensor parallelism spreads over chips."""
+
 
 class Attention(Block):
     """Softmax attention; `kv_heads` = `heads` is MHA, 1 is MQA, between is GQA."""
@@ -122,6 +125,7 @@ class Attention(Block):
         )
         inputs = None if self.share_q_dim is None else [queries, str(into.at)]
         into.stream("rope_append", width, moved=2, flops=4, stored=norms, inputs=inputs,
+                    note=NORM_OVER_HEADS if self.qk_norm == "full" else "",
                     kv_bytes=written * into.kv.bytes / (self.heads * self.head_dim + (written or self.kv_heads)))  # fmt: skip
         cache = self.cache()
         cores = into.attend(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwmodel.economics import cost
 from hwmodel.hardware import Cluster
 from hwmodel.memory import misfits
 from hwmodel.optimize.packed import largest_batch, rows_at, tokens_of
-from hwmodel.placing import place
-from hwmodel.result import Placed, Result, assemble
+from hwmodel.result import Result
+from hwmodel.run import again, run
 from hwmodel.scenario import Scenario
-from hwmodel.timeline import Program, makespan, period, program, schedule, seconds
-from hwmodel.timing import Array, device_array, pack, points, price
-from hwmodel.uncertainty import certain
+from hwmodel.timeline import Program, makespan, period, program, seconds
+from hwmodel.timing import Array, device_array, points, price
 
 MOST = 1 << 22
 """Sequences up to which the largest batch is looked for."""
@@ -24,8 +22,8 @@ class Fixed:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.graph = place(scenario)
-        self.table = pack(self.graph, scenario.cluster, scenario.workload.routing)
+        self.base = run(scenario)
+        self.graph, self.table = self.base.placed.graph, self.base.placed.table
         self._programs: dict[int, Program] = {}
 
     def parts(self, batch: int) -> int:
@@ -65,11 +63,13 @@ class Fixed:
         per_step = 1.0 if self.scenario.workload.phase == "prefill" else tokens_of(self.scenario)
         return self.step_s(cluster, batch) / per_step
 
-    def usd_per_mtok(self, cluster: Cluster, step_s: float, batch: int | None = None) -> float | None:
-        """Dollars per million tokens of steps that long; None without prices."""
-        rate = (batch or self.scenario.workload.batch) * tokens_of(self.scenario) / step_s
-        spent, _ = cost(cluster, rate)
-        return spent.usd_per_million_output_tokens if spent else None
+    def usd_per_mtok(self, cluster: Cluster) -> float | None:
+        """Dollars per million output tokens (input, of a prefill step); None without prices."""
+        spent = self.result(cluster).cost
+        if spent is None:
+            return None
+        made = spent.usd_per_million_output_tokens
+        return spent.usd_per_million_input_tokens if made is None else made
 
     def largest(self, cluster: Cluster) -> int:
         """Sequences that fit."""
@@ -86,13 +86,7 @@ class Fixed:
 
     def result(self, cluster: Cluster) -> Result:
         """The whole answer, without the ranges of inputs."""
-        scenario = replace(self.scenario, cluster=cluster)
-        symbols, order = self._point(scenario.workload.batch)
-        device = device_array(self.table, cluster)
-        priced = price(self.table, symbols, device)[0]
-        placed = Placed(scenario, self.graph, self.table, priced, schedule(order, self.table, priced), device, ideal=False)
-        time = self.time_of(priced, cluster)
-        return assemble(placed, time, host_s(cluster), order.batches, certain(len(self.table.ops)))
+        return again(self.base, cluster, self.scenario.economics)
 
 
 def host_s(cluster: Cluster) -> float:

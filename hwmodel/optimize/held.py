@@ -22,6 +22,11 @@ class Held:
     cache: float
     """That one sequence of the workload keeps."""
 
+    @property
+    def weights(self) -> float:
+        """Of all parts."""
+        return self.experts + self.ffn + self.rest
+
 
 def held(lowered: OpGraph, work: Workload) -> Held:
     """Measure a lowered model."""

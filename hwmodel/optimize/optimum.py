@@ -252,7 +252,8 @@ def _candidate(plan: Packed, found: Best, goal: Goal, slo: float | None) -> Cand
     label = plan.choice.label
     if id(plan) in found.by_plan:
         value, batch, parts = found.by_plan[id(plan)]
-        return Candidate(f"{label}, batch {batch:,}, {parts} micro-batches", natural(goal.objective, value), True, "")
+        cut = f" in {parts} micro-batches" if parts > 1 else ""
+        return Candidate(f"{label}, batch {batch:,}{cut}", natural(goal.objective, value), True, "")
     if id(plan) in found.bounds:
         bound = natural(goal.objective, found.bounds[id(plan)])
         return Candidate(label, None, True, f"bounded: no better than {bound:.6g} {UNITS[goal.objective]}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.economics import cost
+from hwmodel.economics import Work, cost, spending
+from hwmodel.economics.energy import energy
 from hwmodel.fit import largest
 from hwmodel.graph import OpGraph
 from hwmodel.kernels import columns as c
@@ -15,7 +17,7 @@ from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.optimize.space import Choice
 from hwmodel.partition import partition
 from hwmodel.scenario import Scenario
-from hwmodel.timeline import Program, floors, makespan, period, program
+from hwmodel.timeline import Program, busy_s, floors, makespan, period, program
 from hwmodel.timing import Array, OpTable, device_array, pack, points, price
 
 Ints = NDArray[np.int64]
@@ -36,7 +38,7 @@ class Packed:
     reason: str
     """Why nothing fits or the plan cannot run; empty when it can."""
     usd_per_hour: float | None
-    watts: float | None
+    """Of all chips, electricity aside; None where a price is not known."""
     _programs: dict[int, Program] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -47,37 +49,56 @@ class Packed:
     def floors(self, batches: Ints, parts: int) -> Array:
         """Lower bounds of the step's time (s) at every batch, cut into `parts` at most."""
         found = np.zeros(len(batches))
-        for cut, where, order, durations in self._durations(batches, parts):
+        for where, order, durations in self._durations(batches, parts):
             found[where] = floors(order, durations)
-            assert cut == order.batches
         return found + self.host_s
 
     def times(self, batches: Ints, parts: int) -> Array:
         """The step's time (s) at every batch, as `run` schedules it."""
         found = np.zeros(len(batches))
         whole = makespan if self.scenario.workload.phase == "prefill" else period
-        for _, where, order, durations in self._durations(batches, parts):
+        for where, order, durations in self._durations(batches, parts):
             found[where] = [whole(order, row) for row in durations]
         return found + self.host_s
 
-    def _durations(self, batches: Ints, parts: int) -> list[tuple[int, Ints, Program, Array]]:
-        """(micro-batches, where in `batches`, program, durations (points, tasks) in s), by number of micro-batches."""
+    def spending(self, batches: Ints, parts: int, times: Array) -> Array:
+        """(USD per hour, joules per token) at every (batch, step time in s), shape (points, 2); NaN where not known.
+
+        At a time that is too short the joules are too few as well: a bound. Collectives beside compute keep no chip busy.
+        """
+        found = np.full((len(batches), 2), np.nan)
+        cluster, prices = self.scenario.cluster, self.scenario.economics
+        for where, order, priced in self._priced(batches, parts):
+            durations = priced[:, order.order, c.TIME] * order.repeats
+            busy = {pool.name: busy_s(order, durations, pool.name) + self.host_s for pool in cluster.pools}
+            for row, point in enumerate(where):
+                time = float(times[point])
+                share = {name: min(1.0, float(each[row]) / time) for name, each in busy.items()}
+                uses = energy(self.graph, self.table, priced[row], cluster, prices, share, time, order.batches)
+                rate = float(batches[point]) * tokens_of(self.scenario) / time
+                usd, joules = spending(cluster, Work(rate, self.scenario.workload.phase, share, time, uses), prices)
+                found[point] = np.nan if self.usd_per_hour is None else usd, np.nan if joules is None else joules
+        return found
+
+    def _durations(self, batches: Ints, parts: int) -> Iterator[tuple[Ints, Program, Array]]:
+        """(where in `batches`, program, durations (points, tasks) in s), by number of micro-batches."""
+        for where, order, priced in self._priced(batches, parts):
+            yield where, order, priced[:, order.order, c.TIME] * order.repeats
+
+    def _priced(self, batches: Ints, parts: int) -> Iterator[tuple[Ints, Program, Array]]:
+        """(where in `batches`, program, priced ops (points, ops, N_OUT)), by number of micro-batches."""
         work = self.scenario.workload
         wanted = np.minimum(max(parts, self.graph.pipeline_batches), batches)
         cuts = -(-batches // -(-batches // wanted))
-        found = []
-        for cut in np.unique(cuts):
+        for cut in np.unique(cuts).tolist():
             where = np.nonzero(cuts == cut)[0]
-            base = self.graph.symbols(work.model_copy(update={"batch": max(int(cut), work.batch)}).symbols(int(cut)))
+            base = self.graph.symbols(work.model_copy(update={"batch": max(cut, work.batch)}).symbols(cut))
             symbols = np.repeat(points(self.table, base), len(where), axis=0)
             sequences = "prefill_sequences" if work.phase == "prefill" else "decode_sequences"
             symbols[:, self.table.symbols.index(sequences)] = -(-batches[where] // cut)
-            if int(cut) not in self._programs:
-                self._programs[int(cut)] = program(self.graph, self.table, int(cut))
-            order = self._programs[int(cut)]
-            priced = price(self.table, symbols, self.device)
-            found.append((int(cut), where, order, priced[:, order.order, c.TIME] * order.repeats))
-        return found
+            if cut not in self._programs:
+                self._programs[cut] = program(self.graph, self.table, cut)
+            yield where, self._programs[cut], price(self.table, symbols, self.device)
 
 
 def packed(choice: Choice, scenario: Scenario, lowered: OpGraph, batches: int) -> Packed:
@@ -95,9 +116,9 @@ def packed(choice: Choice, scenario: Scenario, lowered: OpGraph, batches: int) -
     most = 0 if reason else largest_batch(own, graph, batches)
     if not reason and not most:
         reason = misfits(rows_at(own, graph, 1), own.cluster)[0]
-    spent, _ = cost(own.cluster, 1.0, own.workload.phase)
-    hourly, watts = (spent.usd_per_hour, spent.watts) if spent else (None, None)
-    return Packed(choice, own, graph, table, device_array(table, own.cluster), most, reason, hourly, watts)
+    spent, _ = cost(own.cluster, 1.0, own.economics.model_copy(update={"electricity_usd_per_kwh": None}))
+    usd = spent.usd_per_hour if spent else None
+    return Packed(choice, own, graph, table, device_array(table, own.cluster), most, reason, usd)
 
 
 def largest_batch(scenario: Scenario, graph: OpGraph, limit: int) -> int:
@@ -128,17 +149,20 @@ def tokens_of(scenario: Scenario) -> float:
     return work.speculative.tokens_per_step if work.speculative else 1.0
 
 
-def worth(objective: str, plan: Packed, batches: Array, times: Array) -> Array:
+def worth(objective: str, plan: Packed, batches: Ints, times: Array, parts: int) -> Array:
     """How good a plan is at every (batch, step time in s): higher is better; -inf where the objective is not known.
 
-    Non-decreasing in the batch and non-increasing in the time, whatever the objective: what bounds rest on.
+    Never less for a larger batch in the same time, nor for a shorter time: what bounds rest on.
     """
-    rate = batches * tokens_of(plan.scenario) / times
+    rate, used = batches * tokens_of(plan.scenario) / times, float(plan.scenario.economics.utilisation)
     if objective == "tokens_per_s_per_chip":
         return rate / plan.scenario.cluster.chips
     if objective == "chips":  # equal counts go by rate
         return -plan.scenario.cluster.chips + rate / (1.0 + rate)
     if objective == "tpot":
         return -times / tokens_of(plan.scenario)
-    spent = plan.watts if objective == "joules_per_token" else plan.usd_per_hour
-    return rate / spent if spent else np.full(len(times), -np.inf)
+    if objective != "joules_per_token" and plan.scenario.economics.electricity_usd_per_kwh is None:
+        return rate * used / plan.usd_per_hour if plan.usd_per_hour else np.full(len(times), -np.inf)
+    usd, joules = plan.spending(batches, parts, times).T
+    found = 1 / joules if objective == "joules_per_token" else rate * used / usd
+    return np.where(np.isnan(found), -np.inf, found)

@@ -15,11 +15,11 @@ from hwmodel.lower.decoder import Formats
 from hwmodel.model import counts
 from hwmodel.model.architecture import Model
 from hwmodel.model.dtypes import Format
-from hwmodel.result import executions, stage_counts
 from hwmodel.routing import Routing
 from hwmodel.run import run
 from hwmodel.scenario import Scenario
 from hwmodel.spec.errors import InputError
+from hwmodel.stages import executions, stage_counts
 from hwmodel.workload import Workload
 
 TIGHT = 0.02

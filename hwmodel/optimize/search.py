@@ -115,19 +115,21 @@ class _Search:
         floors = np.minimum.accumulate(line.plan.floors(np.array(grid), line.parts)[::-1])[::-1].tolist()
         self.least[key] = min(self.least.get(key, np.inf), floors[0])
         for low, high, time in zip([grid[0] - 1, *grid], grid, [floors[0], *floors], strict=False):
-            if self.push(line, low, high, time, exact=False):
-                self.bounds[key] = max(self.bounds.get(key, -np.inf), self.worth(line, high, time))
+            bound = self.push(line, low, high, time, exact=False)
+            if bound is not None:
+                self.bounds[key] = max(self.bounds.get(key, -np.inf), bound)
 
-    def push(self, line: Line, low: int, high: int, time: float, *, exact: bool) -> bool:
-        """Keep a piece of batches, none of which takes less than `time` (s), unless it misses the target."""
+    def push(self, line: Line, low: int, high: int, time: float, *, exact: bool) -> float | None:
+        """Keep a piece of batches, none of which takes less than `time` (s); its bound, None when it misses the target."""
         if time / tokens_of(line.plan.scenario) > self.limit:
-            return False
+            return None
         self.pushed += 1
-        heapq.heappush(self.heap, (-self.worth(line, high, time), self.pushed, line, low, high, exact))
-        return True
+        bound = self.worth(line, high, time)
+        heapq.heappush(self.heap, (-bound, self.pushed, line, low, high, exact))
+        return bound
 
     def worth(self, line: Line, batch: int, time: float) -> float:
-        return float(worth(self.objective, line.plan, np.array([float(batch)]), np.array([time]))[0])
+        return float(worth(self.objective, line.plan, np.array([batch]), np.array([time]), line.parts)[0])
 
     def found(self) -> Best:
         """Take pieces until none may hold anything better."""

@@ -19,7 +19,6 @@ TENSOR = (1, 2, 4, 8, 16)
 """Tensor degrees; in an expert also 3 and 6, which a compiled chip pads."""
 IN_EXPERT = (1, 2, 3, 4, 6, 8)
 CONTEXT = (2, 4, 8)
-STAGES = (2, 4, 8)
 COLD = (0.25, 0.5, 0.75, 0.875)
 """Shares of the experts, those chosen least, that are kept elsewhere."""
 SPLITS = (1, 2, 4, 8)
@@ -82,8 +81,8 @@ def choices(scenario: Scenario, goal: Goal, held: Held) -> Iterator[Choice]:
     moved = ("experts", "ffn") if _experts(model) else ("ffn",)
     for home in cluster.pools:
         for count in _sizes(home, goal):
-            yield from _alone(scenario, goal, replace(home, count=count))
-            if _experts(model) and _may_offload(goal, home, count, held.experts + held.ffn + held.rest):
+            yield from _alone(scenario, goal, replace(home, count=count), held)
+            if _experts(model) and _may_offload(goal, home, count, held.weights):
                 yield from _outside(scenario, goal, replace(home, count=count))
         for other in cluster.pools:
             if other is home or not _joined(cluster, home, other):
@@ -92,18 +91,25 @@ def choices(scenario: Scenario, goal: Goal, held: Held) -> Iterator[Choice]:
                 yield from _apart(scenario, goal, home, other, what, held)
 
 
-def _alone(scenario: Scenario, goal: Goal, pool: Pool) -> Iterator[Choice]:
-    cluster = Cluster((pool,))
-    for base in _dense(goal, pool):
-        split = [{}, *_expert_splits(scenario.model, pool.count)] if _experts(scenario.model) else [{}]
-        for fields in split:
-            experts = ({"expert": {"pool": pool.name, **fields}},) if fields else ()
-            name = f"all on {pool.name}"
-            if goal.pipeline or not any("pipeline" in item for item in base):
-                yield Choice(name, cluster, (*base, *experts), (1,))
-            if (fields or any("tensor" in item for item in base)) and not any("pipeline" in item for item in base):
-                overlap: dict[str, Any] = {"micro_batch": {}}
-                yield Choice(f"{name}, two-batch overlap", cluster, (*base, *experts, overlap), (2,))
+def _alone(scenario: Scenario, goal: Goal, pool: Pool, held: Held) -> Iterator[Choice]:
+    cluster, name = Cluster((pool,)), f"all on {pool.name}"
+    overlap: dict[str, Any] = {"micro_batch": {}}
+    for stages in _stages(scenario.model, goal, pool, held):
+        piped = ({"pipeline": {"pool": pool.name, "stages": stages}},) if stages > 1 else ()
+        group = replace(pool, count=pool.count // stages)
+        splits = [{}, *_expert_splits(scenario.model, group.count)] if _experts(scenario.model) else [{}]
+        for base in _dense(goal, group):
+            for fields in splits:
+                experts = ({"expert": {"pool": pool.name, **fields}},) if fields else ()
+                yield Choice(name, cluster, (*base, *experts, *piped), (1,))
+                if not piped and (fields or any("tensor" in item for item in base)):
+                    yield Choice(f"{name}, two-batch overlap", cluster, (*base, *experts, overlap), (2,))
+
+
+def _stages(model: Model, goal: Goal, pool: Pool, held: Held) -> list[int]:
+    """Pipeline stages that a pool's chips may form."""
+    tried = goal.pipeline == "always" or (goal.pipeline == "auto" and held.weights > room(pool) * max(TENSOR))
+    return [n for n in range(1, (len(model.sequence) if tried else 1) + 1) if pool.count % n == 0]
 
 
 def _outside(scenario: Scenario, goal: Goal, pool: Pool) -> Iterator[Choice]:
@@ -129,7 +135,7 @@ def _outside(scenario: Scenario, goal: Goal, pool: Pool) -> Iterator[Choice]:
         )  # fmt: skip
         for share in (*COLD, 1.0):
             kept = {"offload": {"pool": pool.name, **fields, "fraction": share}}
-            for base in _dense(goal, pool, pipeline=False):
+            for base in _dense(goal, pool):
                 for split in splits:
                     own = ({"expert": {"pool": pool.name, **split}},) if split and share < 1 else ()
                     if bool(own) == bool(split):
@@ -141,7 +147,7 @@ def _apart(scenario: Scenario, goal: Goal, home: Pool, other: Pool, what: str, h
     for count, strategies in _far_sides(scenario.model, goal, other, what):
         for size in _sizes(home, goal):
             pools = (replace(home, count=size), replace(other, count=count))
-            for base in _dense(goal, pools[0], pipeline=False):
+            for base in _dense(goal, pools[0]):
                 moved = {"disaggregate": {"move": what, "to": other.name}}
                 cluster = Cluster(pools, _wires(scenario.cluster, *pools))
                 yield Choice(f"{words} on {other.name}", cluster, (moved, *base, *strategies), goal.micro_batches)
@@ -188,16 +194,14 @@ def _far_sides(model: Model, goal: Goal, pool: Pool, what: str) -> Iterator[tupl
                 yield count, (*(({"expert": split},) if count > 1 else ()), *shared)
 
 
-def _dense(goal: Goal, pool: Pool, pipeline: bool = True) -> Iterator[tuple[dict[str, Any], ...]]:
-    """Strategies for the parts outside experts: tensor, context and pipeline degrees that divide the chips."""
+def _dense(goal: Goal, pool: Pool) -> Iterator[tuple[dict[str, Any], ...]]:
+    """Strategies for the parts outside experts: tensor and context degrees that divide the chips."""
     reach = max((link.domain for link in pool.chip.links), default=1)
     for tensor in TENSOR:
         for context in (1, *CONTEXT) if goal.context_parallel and tensor == 1 else (1,):
-            for stages in (1, *STAGES) if goal.pipeline and pipeline and context == 1 else (1,):
-                if pool.count % (tensor * context * stages) or tensor * context > reach:
-                    continue
-                named = (("tensor", "degree", tensor), ("context", "degree", context), ("pipeline", "stages", stages))
-                yield tuple({kind: {"pool": pool.name, key: n}} for kind, key, n in named if n > 1)
+            if pool.count % (tensor * context) == 0 and tensor * context <= reach:
+                named = (("tensor", tensor), ("context", context))
+                yield tuple({kind: {"pool": pool.name, "degree": n}} for kind, n in named if n > 1)
 
 
 def _expert_splits(model: Model, count: int) -> Iterator[dict[str, int]]:

@@ -86,12 +86,12 @@ class WhatIf:
 def whatif(scenario: Scenario, most: int = 6) -> WhatIf:
     """Elasticities of a scenario's plan, and what binds next when the `most` strongest numbers are relieved."""
     plan = Fixed(scenario)
-    base = plan.result(scenario.cluster)
+    base = plan.base
     rows = elasticities(plan)
     strong = [row for row in rows if abs(row.time) >= MATTERS and row.kind != "share"][:most]  # a share is part of a rate
     every = {one.path: one for one in parameters(scenario.cluster)}
     reliefs = [relief for row in strong for relief in relieved(plan, every[row.parameter])]
-    usd = plan.usd_per_mtok(scenario.cluster, base.step.time_s)
+    usd = plan.usd_per_mtok(scenario.cluster)
     tpot, batch = plan.tpot_s(scenario.cluster), plan.largest(scenario.cluster)
     return WhatIf(scenario, tpot, usd, base.step.bound, batch, tuple(rows), tuple(reliefs))
 
@@ -109,10 +109,10 @@ def _elasticity(plan: Fixed, one: Parameter, most: int) -> Elasticity:
     value = float(one.number)
     ends = [one.on(cluster, value * factor) for factor in (1 / (1 + STEP), 1 + STEP)]
     time = _slope([plan.step_s(end) for end in ends], STEP) if one.enters_time else 0.0
-    step = plan.step_s(cluster)
-    money = [plan.usd_per_mtok(end, step) for end in ends] if one.kind == "price" else [1.0, 1.0]
-    priced = plan.usd_per_mtok(cluster, step) is not None
-    usd = time + _slope([m or 1.0 for m in money], STEP) if priced else None
+    usd = None
+    if plan.base.cost is not None:
+        moves = one.enters_time or one.kind == "price"
+        usd = _slope([plan.usd_per_mtok(end) or 1.0 for end in ends], STEP) if moves else 0.0
     rate, note = _throughput(plan, one, most) if one.kind == "capacity" and not one.cache else (None, "")
     return Elasticity(one.path, value, one.text, one.kind, time, usd, rate, note)
 

@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from hwmodel.exchange import HIGH_THROUGHPUT, LOW_LATENCY
 from hwmodel.graph import Dim, Op, OpGraph, Stored
-from hwmodel.hardware import Cluster
+from hwmodel.hardware import Cluster, Pool
 from hwmodel.model.block import Size
 from hwmodel.model.dtypes import fmt
 from hwmodel.partition.strategy import (
@@ -153,7 +154,7 @@ class Expert(Strategy):
                 total = collective(name, "all_reduce", end.out, chips, end.out_bytes, end, link, out=end.out)
                 graph.insert_after(end.name, total)
             else:
-                self._all_to_all(graph, pool, link, inner[0].name, inner[-1].name)
+                self._all_to_all(graph, cluster, pool, link, (inner[0].name, inner[-1].name))
 
     def _inside(self, graph: OpGraph, pool: str, link: str, first: str, last: str) -> None:
         """Share the tokens of an expert among the chips of its group, and sum their partial results."""
@@ -174,8 +175,9 @@ class Expert(Strategy):
         )
         graph.insert_after(last, total)
 
-    def _all_to_all(self, graph: OpGraph, pool: str, link: str, first: str, last: str) -> None:
+    def _all_to_all(self, graph: OpGraph, cluster: Cluster, pool: str, link: str, ends: tuple[str, str]) -> None:
         """Dispatch before the first expert op and combine behind the last; each token goes once to each group it needs."""
+        first, last = ends
         op = graph.op(first)
         groups = reached_groups(op.experts, self.degree) * self.tensor if op.experts else 1.0
         hidden = op.dims["k"].exact({}) if not op.dims["k"].symbols else graph.model.hidden
@@ -184,25 +186,29 @@ class Expert(Strategy):
         chips = degree(f"{pool}.ep").by(f"{pool}.etp", 1)
         before = graph.inputs(first)[0]
         width = fmt(self.dispatch).bytes if self.dispatch else op.consts["input_bytes"]
-        source = graph.op(before)
-        send = collective(_named(op, "dispatch"), "all_to_all", tokens, chips, width, op, link, out=source.out,
-                          family="expert_dispatch")  # fmt: skip
-        graph.insert_after(before, send, only=[first])
-        back = graph.op(last)
+        source, back = graph.op(before), graph.op(last)
+        send = collective(_named(op, "dispatch"), "all_to_all", tokens, chips, width, op, link, out=source.out)
+        graph.insert_after(before, self._measured(graph, cluster.pool(pool), send, "expert_dispatch"), only=[first])
         ret = collective(
-            _named(op, "collect"),
-            "all_to_all",
-            tokens,
-            chips,
-            back.consts["output_bytes"],
-            back,
-            link,
-            out=back.out,
-            family="expert_combine",
+            _named(op, "collect"), "all_to_all", tokens, chips, back.consts["output_bytes"], back, link, out=back.out
         )
-        graph.insert_after(last, ret)
+        graph.insert_after(last, self._measured(graph, cluster.pool(pool), ret, "expert_combine"))
+
+    def _measured(self, graph: OpGraph, pool: Pool, op: Op, family: str) -> Op:
+        """The exchange under the name that measurements know it by: kind of kernel, format, ranks and nodes."""
+        ranks = self.degree * self.tensor
+        reach = pool.chip.links[0].domain if pool.chip.links else ranks
+        decode = all(other.phase != "prefill" for other in graph.ops())
+        form = next((name for most, name in EXCHANGED if op.consts["bytes"] <= most), "bf16")
+        consts = {**op.consts, "ranks": float(ranks), "nodes": float(-(-ranks // reach))}
+        mode = LOW_LATENCY if decode else HIGH_THROUGHPUT
+        return replace(op, family=family, format=f"{mode}/{form}", consts=consts)
 
 
 def _named(op: Op, what: str) -> str:
     """Name of an exchange around the experts; those kept on another pool have their own."""
     return f"{op.segment}.{what}{'_outside' if op.name.endswith('_outside') else ''}"
+
+
+EXCHANGED = ((0.75, "nvfp4"), (1.5, "fp8"))
+"""Most bytes of an element, and the format in which it is exchanged."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from hwmodel.graph import Op, OpGraph
 from hwmodel.hardware import Cluster, Pool
+from hwmodel.lower.attention import NORM_OVER_HEADS
 from hwmodel.model.block import Size
 from hwmodel.partition.strategy import (
     Strategy,
@@ -26,7 +27,8 @@ _NAMES = {"heads": "query heads", "ffn": "columns of the feed-forward width"}
 class Tensor(Strategy):
     """Split every weight matrix of a pool over `degree` chips: by heads, by inner width, by vocabulary.
 
-    One all-reduce follows each block. KV heads fewer than chips are copied; norms and latents are replicated.
+    One all-reduce follows each block, and one precedes a norm of queries and keys over all heads. KV heads fewer than chips are
+    copied; norms and latents are replicated.
     """
 
     kind: ClassVar[str] = "tensor"
@@ -66,7 +68,12 @@ class Tensor(Strategy):
                 op = collective(f"{end.name}.{name}", name, end.out, degree(tp), end.out_bytes, end, link, out=end.out)
                 graph.insert_after(end.name, op)
                 width = end.out_bytes
-        for op in graph.ops(on(pool)):
+        for op in list(graph.ops(on(pool))):
+            if op.note == NORM_OVER_HEADS:  # the sums of squares of a token's queries and keys, as 32-bit floats
+                before = graph.op(graph.inputs(op.name)[0])
+                sums = collective(f"{op.name}.all_reduce", "all_reduce", op.dims["rows"].scaled(2.0), degree(tp), 4.0,
+                                  before, link)  # fmt: skip
+                graph.insert_after(before.name, sums, only=[op.name])
             if op.part == "embedding" and any("vocab" in s.elements.axes for s in op.stored):
                 total = collective(f"{op.name}.all_reduce", "all_reduce", op.out, degree(tp), width,
                                    op, link, out=op.out)  # fmt: skip

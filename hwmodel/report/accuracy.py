@@ -8,10 +8,18 @@ from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.text import Text
 
+from hwmodel.published import FAR, LAYER, Figure, Published
 from hwmodel.report.tables import table
 from hwmodel.served.compare import MANY, EndToEnd
 from hwmodel.served.compare import summary as summary_of_served
 from hwmodel.validate import Group, Validation, summary
+
+UNITS = {
+    "tok_s_per_gpu": "tok/s/chip", "tok_s_per_npu": "tok/s/chip", "tok_s_per_chip": "tok/s/chip",
+    "tokens_per_s_per_node": "tok/s/node", "tok_s_per_user": "tok/s/user", "tok_s": "tok/s", "tpot_ms": "ms TPOT",
+    "ms_per_token": "ms/token", LAYER: "us/layer",
+}  # fmt: skip
+"""Metric of a published figure, as printed."""
 
 
 def accuracy(found: Validation) -> RenderableType:
@@ -21,6 +29,8 @@ def accuracy(found: Validation) -> RenderableType:
         parts += [_groups(found.groups), "", _summary(found.groups)]
     if found.e2e:
         parts += ["", served(found.e2e)]
+    if found.published.figures or found.published.left_out:
+        parts += ["", systems(found.published)]
     parts += _left_out(found)
     return Lines(*parts)
 
@@ -54,8 +64,43 @@ def served(found: Sequence[EndToEnd]) -> RenderableType:
     return Lines(table("error end to end, %", columns, rows), *medians, *lines)
 
 
+def systems(found: Published) -> RenderableType:
+    """Published figures of whole systems, why far misses are missed, and the rows left out."""
+    rows = [
+        (_name(f), f.layout + " prefill" * (f.phase == "prefill"), f.context, UNITS[f.metric], f"{f.measured:.4g}",
+         f"{f.predicted:.4g}", _signed(f.predicted / f.measured - 1), f.calibrated)
+        for f in found.figures
+    ]  # fmt: skip
+    columns = ("system, model", "step", "context", "unit", "published", "predicted", "error", "fit")
+    lines: list[RenderableType] = (
+        [table("published figures, error of the prediction, %", columns, rows, left=2)] if rows else []
+    )
+    whole, layers = found.median("systems"), found.median("layers")
+    for what, value in (("systems", whole), ("attention layers", layers), ("all", found.median())):
+        count = sum((f.metric == LAYER) == (what == "attention layers") or what == "all" for f in found.figures)
+        if value is not None:
+            lines.append(Text(f"{what}: {count} figures, median error {_pct(value)} %"))
+    for f in found.figures:
+        if f.error > FAR:
+            signed = _signed(f.predicted / f.measured - 1)
+            lines.append(Text(f"missed: {_name(f)}, {f.phase} at {f.context}, {signed} %: {f.note}"))
+    counts: dict[str, int] = {}
+    for item in found.left_out:
+        said = f"{item.system}, {item.model}, {item.phase or '-'}, {item.metric}: {item.reason}"
+        counts[said] = counts.get(said, 0) + 1
+    lines += [
+        Text(f"left out: {said}" + (f" ({count} rows)" if count > 1 else ""), style="dim") for said, count in counts.items()
+    ]  # fmt: skip
+    return Lines(*lines)
+
+
+def _name(figure: Figure) -> str:
+    system = figure.system if "AFD" in figure.system else figure.system.partition(" (")[0]
+    return f"{system}, {figure.model.partition(' ')[0]}"
+
+
 def _left_out(found: Validation) -> list[RenderableType]:
-    lines: list[RenderableType] = [] if found.groups or found.e2e else ["no rows to compare"]
+    lines: list[RenderableType] = [] if found.groups or found.e2e or found.published.figures else ["no rows to compare"]
     return lines + [Text(f"left out: {count:,} rows: {reason}", style="dim") for reason, count in found.skipped.items()]
 
 

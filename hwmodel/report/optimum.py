@@ -57,7 +57,7 @@ def _best(found: Optimum) -> list[RenderableType]:
         ("plan", choice.label),
         (
             "batch",
-            f"{target.best.batch:,} sequences in {step.micro_batches} micro-batch{'es' if step.micro_batches > 1 else ''}",
+            f"{target.best.batch:,} sequences" + (f" in {step.micro_batches} micro-batches" if step.micro_batches > 1 else ""),
         ),
         ("TPOT", f"{seconds(step.tpot_s or step.time_s)}  ({seconds(step.time_low_s)} to {seconds(step.time_high_s)} a step)"),
         ("tokens/s/user", f"{step.tokens_per_s_per_user:,.2f}"),

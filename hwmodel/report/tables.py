@@ -163,9 +163,11 @@ def _footer(result: Result) -> list[Text]:
 def fit_answer(found: Fit, scenario: str) -> RenderableType:
     """The answer of ``hwmodel fit``."""
     grid = Table(show_header=False, box=None, pad_edge=False)
-    grid.add_row("largest batch at this context", f"{found.max_batch:,}")
-    grid.add_row("longest context at this batch", f"{found.max_context:,}")
+    grid.add_row(f"largest batch at {found.context:,} tokens a sequence", f"{found.max_batch:,}")
+    grid.add_row(f"longest context at batch {found.batch:,}", f"{found.max_context:,}")
     grid.add_row("KV of one sequence, fullest chip", gigabytes(found.kv_bytes_per_sequence))
+    law = f"{found.kv_bytes_per_token:,.10g} B per token + {found.kv_fixed_bytes:,.10g} B"
+    grid.add_row("  as a law", f"{law}, in {found.kv_dtype} (from {found.kv_dtype_source})")
     lines = [Text(f"  - {reason}", style="red") for reason in found.reasons]
     return Group(
         Text(scenario, style="bold"),
@@ -191,12 +193,15 @@ def model_answer(found: dict[str, Any]) -> RenderableType:
         ("weights", f"{gigabytes(found['weights_bytes'])} = {found['weights_bytes'] / 2**30:.2f} GiB"),
         (
             "KV cache",
-            f"{kv['bytes_per_token']:,.0f} B per token + {kv['fixed_bytes_per_sequence']:,.0f} B per sequence",
+            f"{kv['bytes_per_token']:,.0f} B per token + {kv['fixed_bytes_per_sequence']:,.0f} B per sequence, "
+            f"in {kv['dtype']} (from {kv['dtype_source']})",
         ),
         ("  layout", str(kv["layout"])),
     ]
     if kv.get("bytes_at_context") is not None:
-        rows.append(("  at the given context", gigabytes(kv["bytes_at_context"])))
+        rows.append((f"  {kv['batch']:,} x {kv['context']:,} tokens", gigabytes(kv["bytes_at_context"])))
+        if kv["windows"]:
+            rows.append(("  were windows kept in full", gigabytes(kv["bytes_at_context_full_length"])))
     rows.append(("attention : FFN", f"{found['attention_share']:.2%} : {found['ffn_share']:.2%} of the layers' parameters"))
     if found.get("mtp") and found["mtp"]["params"]:
         rows.append(("MTP modules, apart", f"{found['mtp']['params']:,} parameters, {gigabytes(found['mtp']['bytes'])}"))

@@ -9,8 +9,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.graph import OpGraph
-from hwmodel.hardware import Cluster, Pool, load_chip
+from hwmodel.calibration import Calibration
+from hwmodel.graph import Op, OpGraph
+from hwmodel.hardware import Chip, Cluster, Pool, load_chip
 from hwmodel.kernels import columns as c
 from hwmodel.likeness import calibration_for
 from hwmodel.lower.decoder import Formats
@@ -19,10 +20,10 @@ from hwmodel.model.architecture import Model, Quantization, Rule
 from hwmodel.model.dtypes import FORMATS, fmt
 from hwmodel.model.load import load_model
 from hwmodel.placing import place
-from hwmodel.result import executions, stage_counts
 from hwmodel.routing import Routing
 from hwmodel.scenario import Scenario
 from hwmodel.served.rows import Deployment, Served
+from hwmodel.stages import executions, stage_counts
 from hwmodel.timing import OpTable, device_array, pack, price
 from hwmodel.workload import Workload
 
@@ -56,8 +57,8 @@ class Engine:
     """How often each op runs per step."""
     labels: tuple[str, ...]
     """Category of each op."""
-    quantised: tuple[bool, ...]
-    """Products whose tables count a quantisation of activations that engines with static scales fuse into the op before."""
+    quantising: Array
+    """Seconds per execution of an op that its table counts for quantising activations; see `quantising`."""
 
     def symbols(self, points: Sequence[Workload]) -> Array:
         """The points as the table wants them, (points, symbols)."""
@@ -65,19 +66,26 @@ class Engine:
         return np.array([[float(row[name]) for name in self.table.symbols] for row in rows])
 
     def parts(self, points: Sequence[Workload]) -> dict[str, Array]:
-        """Seconds of a step by category of op at every point, and how many ops run (``launches``)."""
+        """Seconds of a step by category of op at every point.
+
+        Beside them how many ops, all-reduces and exchanges run (``launches``, ``reductions``, ``exchanges``), and what of the
+        products' seconds quantises activations (``quantised``).
+        """
         priced = price(self.table, self.symbols(points), self.device)[:, :, c.TIME] * self.counts
         names = np.array(self.labels)
         found = {name: priced[:, names == name].sum(axis=1) for name in CATEGORIES}
         found["launches"] = np.full(len(points), self.counts.sum())
-        found["quantised"] = np.full(len(points), self.counts[np.array(self.quantised)].sum())
+        found["quantised"] = np.full(len(points), (self.counts * self.quantising).sum())
+        found["exchanges"] = np.full(len(points), self.counts[names == "exchange"].sum())
+        found["reductions"] = np.full(len(points), self.counts[[op.family == "all_reduce" for op in self.table.ops]].sum())
         return found
 
 
 CATEGORIES = ("gemm", "experts", "attention", "other", "link", "exchange", "head")
 
 
-def _category(kind: str, role: str, family: str) -> str:
+def category(kind: str, role: str, family: str) -> str:
+    """Which of CATEGORIES an op belongs to."""
     if kind == "collective":
         return "exchange" if family in ("expert_dispatch", "expert_combine") else "link"
     if role == "head":
@@ -87,9 +95,9 @@ def _category(kind: str, role: str, family: str) -> str:
     return "attention" if kind.startswith("attention") else "other"
 
 
-SKEW = Routing(kind="power_law", s=1.01)
-"""Expert popularity of served text: as skewed as the milder law that expert tables are measured with. Uniform popularity
-prices the experts of the measured services a tenth too high."""
+SKEW = Routing(kind="power_law", s=1.01, tokens=64)
+"""Expert popularity of served text: as skewed as the milder law that expert tables are measured with, at a decode batch.
+Uniform popularity prices the experts of the measured services a tenth too high."""
 
 
 @lru_cache(maxsize=1024)
@@ -108,16 +116,41 @@ def engine(what: Deployment, phase: str, calibrated: bool = True) -> Engine:
     table = pack(graph, scenario.cluster, SKEW)
     counts = stage_counts(graph)[0]
     times = np.array([executions(graph, op, counts) for op in table.ops])
-    labels = tuple(_category(op.kind, op.role, op.family) for op in table.ops)
-    fused = tuple(op.kind == "gemm" and op.format in ("fp8", "nvfp4") for op in table.ops)
+    labels = tuple(category(op.kind, op.role, op.family) for op in table.ops)
+    known = scenario.cluster.pools[0].calibration
+    fused = np.array([quantising(op, known) for op in table.ops])
     return Engine(what, scenario.cluster, graph, table, device_array(table, scenario.cluster), times, labels, fused)
+
+
+def quantising(op: Op, known: Calibration | None) -> float:
+    """Seconds that the table of a product with static scales spends on its activations: its fixed cost over that of bf16.
+
+    Engines quantise in the op before instead, as far as they fuse it. Blocks of fp8 are quantised by an op of their own.
+    """
+    if known is None or op.kind != "gemm" or op.format not in ("fp8", "nvfp4"):
+        return 0.0
+    narrow, wide = known.find("gemm", op.format), known.find("gemm", "bf16")
+    return max(0.0, narrow.launch_s - wide.launch_s) if narrow and wide else 0.0
+
+
+def _known(chip: Chip, stack: str) -> Calibration | None:
+    """What was measured under a stack, all-reduces as TensorRT-LLM's kernels run them.
+
+    vLLM and SGLang call those (through FlashInfer, joined with the norm) in place of their own; the tables hold their own.
+    """
+    found, other = calibration_for(chip, stack), calibration_for(chip, "trtllm")
+    reduce = other.find("all_reduce", "bytes") if other else None
+    if found is None or reduce is None:
+        return found
+    kept = [fit for fit in found.fits if fit.op != "all_reduce"]
+    return found.model_copy(update={"fits": (*kept, reduce)})
 
 
 def scenario_of(what: Deployment, phase: str, calibrated: bool = True) -> Scenario:
     """The deployment as a scenario of one step."""
     model = model_in(what.model, what.linear, what.experts)
     chip = load_chip(what.chip)
-    known = calibration_for(chip, what.stack) if calibrated else None
+    known = _known(chip, what.stack) if calibrated else None
     pool = Pool("chips", chip, what.layout.chips, 0.08, what.stack, known)
     work = Workload(phase="decode", context=1) if phase == "decode" else Workload(phase="prefill", new_tokens=1)
     formats = Formats(FORMATS["bf16"], FORMATS[what.kv])

@@ -7,6 +7,7 @@ lengths and the number of closed-loop clients. `read_served` turns each into a `
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +30,8 @@ GRAPHS = {
 }  # fmt: skip
 """Hub name to graph; the number formats come from the row."""
 MEAN_LENGTH = 0.9
-"""Mean of request lengths that are uniform in 0.8 to 1.0 of the nominal ones."""
+"""Mean of request lengths that are uniform in 0.8 to 1.0 of the nominal ones, as InferenceX draws them. The other harness is
+taken to send nominal lengths: with them its times are predicted better."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,36 @@ class Served:
     clients: float
     ttft_s: float
     tpot_s: float
-    origin: str = ""
+    lab: bool = False
+    """Whether another harness than InferenceX measured."""
+    version: tuple[int, ...] = ()
+    """Numbers of the release, such as (0, 12, 0); none of a nightly build or where the row has none."""
 
     @property
     def key(self) -> Key:
         """What the row is reported under."""
         return (*self.group, self.mode)
 
+    @property
+    def behind(self) -> int:
+        """Minor releases before `TUNED` of experts in fp8 blocks."""
+        stack, experts = self.deployment.stack, self.deployment.experts
+        old = stack in TUNED and experts == "fp8_block" and bool(self.version) and self.version < TUNED[stack]
+        return TUNED[stack][1] - self.version[1] if old else 0
 
+    @property
+    def together(self) -> bool:
+        """Whether the release ran prompts that arrive together before any decode."""
+        stack = self.deployment.stack
+        return stack in STAGGERED and bool(self.version) and self.version < STAGGERED[stack]
+
+
+TUNED: dict[str, tuple[int, ...]] = {"vllm": (0, 18)}
+"""Release from which a stack runs experts in fp8 blocks as quickly as the release of the kernel tables. Seen on MiniMax-M2.5
+(0.16, 0.17 and later) and Qwen3-235B-A22B (0.12); which change made it is not known."""
+STAGGERED: dict[str, tuple[int, ...]] = {"sglang": (0, 5, 2)}
+"""Release from which rows no longer show clients in lockstep: TTFT is that of a prompt, not of all. Those before are of one
+harness with requests of equal length, which finish, and so arrive, together."""
 Key = tuple[str, str, str, str, str]
 """Model, device, stack, precision, mode."""
 
@@ -123,19 +147,36 @@ def read_served(path: Path) -> tuple[list[Served], dict[Key, Counter[str]]]:
     skipped: dict[Key, Counter[str]] = {}
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        for raw in reader:
+        lines = [(reader.line_num, raw) for raw in reader]
+        known = {_sweep(raw) for _, raw in lines if not _elsewhere(raw)}
+        for number, raw in lines:
             try:
-                rows.append(served(raw))
+                rows.append(served(raw, lab=_elsewhere(raw) and _sweep(raw) not in known))
             except InputError as error:
                 skipped.setdefault(key_of(raw), Counter())[error.problems[0].message] += 1
             except (KeyError, ValueError, TypeError) as error:
                 what = f"missing column {error}" if isinstance(error, KeyError) else shortened(str(error), 80)
-                raise InputError(Problem(what, file=f"{path}:{reader.line_num}")) from None
+                raise InputError(Problem(what, file=f"{path}:{number}")) from None
     return rows, skipped
 
 
-def served(raw: Mapping[str, str]) -> Served:
-    """One row.
+def _elsewhere(raw: Mapping[str, str]) -> bool:
+    return (raw.get("origin") or "").startswith("nv_")
+
+
+def _sweep(raw: Mapping[str, str]) -> tuple[str | None, ...]:
+    """What rows of one model on one release share. The vendor's rows of a sweep that InferenceX ran repeat its numbers."""
+    return tuple(raw.get(name) for name in ("model", "system", "backend", "precision", "ver"))
+
+
+def _release(text: str) -> tuple[int, ...]:
+    """0.5.1.post1 is (0, 5, 1); nightly builds and development versions have no numbers."""
+    found = re.match(r"\d+(\.\d+)+", text)
+    return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+def served(raw: Mapping[str, str], lab: bool = False) -> Served:
+    """One row; `lab`: measured by another harness than InferenceX.
 
     Raises
     ------
@@ -155,11 +196,11 @@ def served(raw: Mapping[str, str]) -> Served:
     copies = (int(float(raw["decode_num_workers"])), int(float(raw["prefill_num_workers"]))) if apart else (1, 1)
     group = key_of(raw)[:4]
     name = "|".join((*group, str(first.layout), str(second.layout if second else ""), raw["ver"]))
-    prompt, output = (MEAN_LENGTH * float(raw[key]) for key in ("isl", "osl"))
+    prompt, output = ((1.0 if lab else MEAN_LENGTH) * float(raw[key]) for key in ("isl", "osl"))
     ttft, tpot = (float(raw[key]) / 1e3 for key in ("ttft_ms", "tpot_ms"))
-    clients, origin = float(raw["conc"]), raw.get("origin", "")
     return Served(
-        raw["id"], group, raw["mode"], name, first, second, copies, prompt, output, clients, ttft, tpot, origin
+        raw["id"], group, raw["mode"], name, first, second, copies, prompt, output, float(raw["conc"]), ttft, tpot, lab,
+        _release(raw["ver"]),
     )  # fmt: skip
 
 
@@ -194,7 +235,7 @@ def deployment(raw: Mapping[str, str], prefix: str, moe: bool) -> Deployment:
         if tp * dp != etp * ep:
             raise InputError(f"experts on {etp * ep} chips, attention on {tp * dp}")
     linear, experts, kv = formats(raw, moe)
-    narrow = "gpt-oss" in raw["model"] and _fp4(raw["system"])  # trtllm-gen kernels: mxfp8 activations
+    narrow = "gpt-oss" in raw["model"] and multiplies_fp4(raw["system"])  # trtllm-gen kernels: mxfp8 activations
     mark = "w4a8_mxfp4_mxfp8" if narrow else ""
     return Deployment(GRAPHS[raw["model"]], raw["system"], raw["backend"], layout, linear, experts, kv, mark)
 
@@ -207,7 +248,7 @@ def formats(raw: Mapping[str, str], moe: bool) -> tuple[str, str, str]:
     mxfp4 by birth. KV: fp8 where the stack's recipe for the checkpoint says so, else 16 bits.
     """
     model, precision, stack = raw["model"], raw["precision"], raw["backend"]
-    blackwell = _fp4(raw["system"])
+    blackwell = multiplies_fp4(raw["system"])
     if "gpt-oss" in model:
         return "", "", "fp8" if blackwell else "bf16"
     if precision in ("", "bf16"):
@@ -220,7 +261,7 @@ def formats(raw: Mapping[str, str], moe: bool) -> tuple[str, str, str]:
     return ("bf16" if moe else "nvfp4"), "nvfp4", "fp8"
 
 
-def _fp4(chip: str) -> bool:
+def multiplies_fp4(chip: str) -> bool:
     """Whether a chip multiplies 4-bit floats: stacks run other kernels and caches there."""
     return "nvfp4" in load_chip(chip).peaks.by_dtype()
 

@@ -22,13 +22,25 @@ class Stack(Spec):
     """What it was fitted to."""
     note: str = ""
     gap_s: Seconds
-    """Per kernel of a decode step, over the measured time of the kernel alone."""
+    """Per kernel of a decode step, over its measured time less `hwmodel.served.step.OVERLAP`."""
+    gap_fp4_s: Seconds
+    """The same on chips that multiply 4-bit floats: recipes for them fuse more."""
+    late_s: Seconds
+    """Per all-reduce and doubling of the chips: waiting for the last of them, which no table holds."""
+    rank_s: Seconds
+    """Per exchange among attention data parallel ranks: waiting for the fullest."""
     sequence_s: Seconds
     """Per sequence and step: sampling, detokenisation, block tables."""
-    fused_s: Seconds
-    """Per fp8 or nvfp4 product: quantisation of activations that kernel tables count and an engine fuses into the op before."""
+    sequence_lab_s: Seconds
+    """The same under another harness than InferenceX, whose recipes schedule the next step while one runs."""
+    fused: Factor
+    """How much of the quantisation that tables of fp8 and nvfp4 products count an engine fuses into the op before."""
+    lag: Factor
+    """By what share of their time experts in fp8 blocks were slower per release before `hwmodel.served.rows.TUNED`."""
     share: Factor
     """Of a prompt's prefill time, how much decoding sequences wait for."""
+    lockstep: Factor
+    """Share of the clients that start together, under releases before `hwmodel.served.rows.STAGGERED`."""
     prompt_s: Seconds
     """Per admitted prompt, which decodes wait for as well."""
     start_s: Seconds

@@ -36,6 +36,9 @@ UNITS: dict[str, dict[str, float]] = {
     "joules_per_flop": _scaled(SMALL, "J/FLOP", "J/OP", "J/op", "J/flop"),
     "usd": _scaled(DECIMAL, "USD", "$"),
     "usd_per_hour": {"USD/h": 1.0, "USD/hour": 1.0, "$/h": 1.0, "$/hour": 1.0},
+    "usd_per_kwh": {"USD/kWh": 1.0, "$/kWh": 1.0, "USD/MWh": 1e-3, "$/MWh": 1e-3},
+    "usd_per_gb": {"USD/GB": 1.0, "$/GB": 1.0, "USD/GiB": 1e9 / 2.0**30, "$/GiB": 1e9 / 2.0**30},
+    "usd_per_mtok": {"USD/Mtok": 1.0, "$/Mtok": 1.0},
     "mm2": {"mm2": 1.0, "mm^2": 1.0},
     "number": {"": 1.0, "%": 0.01},
 }
@@ -53,6 +56,9 @@ _SHOWN = {
     "joules_per_flop": "J/FLOP",
     "usd": "USD",
     "usd_per_hour": "USD/h",
+    "usd_per_kwh": "USD/kWh",
+    "usd_per_gb": "USD/GB",
+    "usd_per_mtok": "USD/Mtok",
     "mm2": "mm2",
     "number": "",
 }
@@ -68,9 +74,14 @@ _EXAMPLE = {
     "joules_per_flop": "0.5 pJ/FLOP",
     "usd": "5000 USD",
     "usd_per_hour": "2.5 USD/h",
+    "usd_per_kwh": "0.08 USD/kWh",
+    "usd_per_gb": "15 USD/GB",
+    "usd_per_mtok": "2.19 USD/Mtok",
     "mm2": "814 mm2",
     "number": "0.9' or '90 %",
 }
+_PLAIN = ("number", "usd", "usd_per_hour", "usd_per_kwh", "usd_per_gb", "usd_per_mtok", "mm2")
+"""Dimensions shown without a prefix."""
 SMALLEST, LARGEST = 1e-30, 1e30
 """No quantity of hardware is outside (in SI units); what is, is a slip, and would drown every other number."""
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*", re.DOTALL)
@@ -111,7 +122,7 @@ def parse(value: object, dimension: str) -> float:
 def show(value: float, dimension: str, digits: int = 4) -> str:
     """A quantity with the prefix that keeps it between 1 and 1000: ``3.35 TB/s``."""
     unit = _SHOWN[dimension]
-    if dimension in ("number", "usd", "usd_per_hour", "mm2") or value == 0 or not math.isfinite(value):
+    if dimension in _PLAIN or value == 0 or not math.isfinite(value):
         return f"{value:.{digits}g} {unit}".strip()
     prefixes = {**{k: v for k, v in SMALL.items() if k != "µ"}, **{k: v for k, v in DECIMAL.items() if k != "K"}}
     allowed = sorted((scale, prefix) for prefix, scale in prefixes.items() if prefix + unit in UNITS[dimension])

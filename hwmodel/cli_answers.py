@@ -1,0 +1,108 @@
+"""The commands that turn a priced step into an answer for others: cost, explanation, page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hwmodel.cli_question import INFEASIBLE, asked, json_option, set_option
+from hwmodel.terminal import json_out, listen, say, show
+
+
+@click.command("explain")
+@click.argument("scenario")
+@click.option("--op", "of", help="An op or layer by name, or step, tpot, throughput, cost, energy, memory:POOL:TIER.")
+@set_option
+@click.option("--ideal", is_flag=True, help="Of the physical floor.")
+@json_option
+def explain_command(scenario: str, of: str | None, settings: tuple[str, ...], ideal: bool, as_json: bool) -> int:
+    """Print every term of a number of SCENARIO: formula, values, sources, and the three inputs that move it most.
+
+    Without --op, of the step and of every total.
+    """
+    question = asked(scenario, settings, {})
+    from hwmodel.explain import explain, explain_all
+    from hwmodel.run import run
+
+    result = run(question, ideal=ideal)
+    found = [explain(result, of)] if of else explain_all(result)
+    if as_json:
+        rest = {} if of else {"totals": [each.to_dict() for each in found[1:]]}
+        json_out({**found[0].to_dict(), **rest})
+    else:
+        from hwmodel.report.explanation import explanations
+
+        show(explanations(found, result.scenario))
+    return 0 if result.feasible else INFEASIBLE
+
+
+@click.command("report")
+@click.argument("scenario", metavar="SCENARIO_OR_RESULT")
+@click.option("--html", "out", required=True, type=click.Path(path_type=Path), help="Page to write.")
+@set_option
+@click.option("--ideal", is_flag=True, help="Of the physical floor.")
+def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: bool) -> int:
+    """Write one self-contained page about SCENARIO, or about an answer that `run --json` saved."""
+    from hwmodel.report.html import write_html
+    from hwmodel.report.page import page_from, page_of
+
+    listen()
+    if scenario.endswith(".json"):
+        if settings or ideal:
+            raise click.UsageError("a saved answer cannot be changed; give the scenario with --set or --ideal")
+        page = page_from(scenario)
+    else:
+        question = asked(scenario, settings, {})
+        from hwmodel.run import run
+
+        page = page_of(run(question, ideal=ideal))
+    write_html(page, out)
+    say(f"wrote {out}")
+    return 0 if page.answer["feasible"] else INFEASIBLE
+
+
+@click.command("compare")
+@click.argument("names", metavar="SCENARIO_OR_RESULT...", nargs=-1, required=True)
+@set_option
+@json_option
+def compare_command(names: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
+    """Set answers side by side, and find the interactivity at which the cheaper one changes.
+
+    --set holds for every scenario named.
+    """
+    questions = {name: asked(name, settings, {}) for name in names if not name.endswith(".json")}
+    from hwmodel.compare import compare
+    from hwmodel.report.page import page_from
+
+    found = compare([questions[name] if name in questions else page_from(name).answer for name in names])
+    if as_json:
+        json_out(found.to_dict())
+    else:
+        from hwmodel.report.comparison import comparison
+
+        show(comparison(found))
+    return 0 if all(row["feasible"] for row in found.rows) else INFEASIBLE
+
+
+@click.command("cost")
+@click.argument("scenario")
+@set_option
+@click.option("--prefill", help="A prefill scenario whose cluster takes in the prompts; the scenario's own when absent.")
+@json_option
+def cost_command(scenario: str, settings: tuple[str, ...], prefill: str | None, as_json: bool) -> int:
+    """Price SCENARIO as a service: output, input, cached input, an agent's session, fast modes, margins."""
+    question = asked(scenario, settings, {})
+    from hwmodel.offer import offer
+    from hwmodel.scenario import load_scenario
+
+    found = offer(question, load_scenario(prefill) if prefill else None)
+    for reason in found.reasons:
+        say(f"does not run as planned (priced all the same): {reason}")
+    if as_json:
+        json_out(found.to_dict())
+    else:
+        from hwmodel.report.money import cost_answer
+
+        show(cost_answer(found))
+    return 0 if found.feasible else INFEASIBLE

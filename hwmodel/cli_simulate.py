@@ -1,0 +1,106 @@
+"""The command ``simulate``: requests through the serving engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hwmodel.cli_question import INFEASIBLE, json_option, start
+from hwmodel.terminal import json_out, say, show
+
+if TYPE_CHECKING:
+    from hwmodel.serve.requests import Requests
+    from hwmodel.serve.simulate import Answer, Service
+
+
+@click.command("simulate")
+@click.argument("scenario")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY.PATH=VALUE", help="Replace a value, such as serving.instances=4."
+)
+@click.option("--trace", type=click.Path(path_type=Path), help="File of requests; those of the scenario when absent.")
+@click.option("--format", "format_", default="", help="Format of the trace; found from its columns when absent.")
+@click.option("--columns", default="", metavar="A,B,C", help="Columns of a CSV: arrival (s), prompt, output[, session].")
+@click.option("--requests", "count", type=click.IntRange(1), help="Only the first so many.")
+@click.option("--rate", type=click.FloatRange(1e-6, 1e6), default=1.0, help="Scale the arrival rate.")
+@click.option("--slo", default="", metavar="TTFT=1s,TPOT=20ms", help="Targets of a request: ttft, tpot, e2e.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the scenario's own requests.")
+@click.option("--find", "what", type=click.Choice(["chips", "rate"]), help="Fewest chips or highest rate with 90 % good.")
+@json_option
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the answer and a row per request.")
+def simulate_command(
+    scenario: str, settings: tuple[str, ...], trace: Path | None, format_: str, columns: str, count: int | None, rate: float,
+    slo: str, seed: int | None, what: str | None, as_json: bool, out: Path | None,
+) -> int:  # fmt: skip
+    """Serve a trace of requests with SCENARIO: latencies, goodput, utilisation, cost."""
+    start()
+    from hwmodel.serve.result import to_dict
+    from hwmodel.serve.simulate import answer, find, load_service
+
+    service = load_service(scenario, settings)
+    work = _requests(service, trace, format_, columns, seed)
+    work = work.first(count) if count is not None else work
+    work = work.scaled(rate) if rate != 1 else work
+    targets = _targets(slo) if slo else None
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    found = find(service, work, what, targets) if what else answer(service, work, targets)
+    told = to_dict(found)
+    for warning in told["warnings"]:
+        say(f"warning: {warning}")
+    if as_json:
+        json_out(told)
+    else:
+        from hwmodel.report.serving import served
+
+        show(served(told))
+    if out is not None:
+        _write(found, told, out)
+    short = told["requests"]["finished"] == 0 or (found.found is not None and not found.found["met"])
+    return INFEASIBLE if short else 0
+
+
+def _requests(service: Service, trace: Path | None, format_: str, columns: str, seed: int | None) -> Requests:
+    from hwmodel.serve.readers import read
+    from hwmodel.serve.simulate import requests_of
+
+    if trace is None:
+        if format_ or columns:
+            raise click.UsageError("--format and --columns go with --trace")
+        return requests_of(service, seed)
+    if seed is not None:
+        raise click.UsageError("--seed is of the scenario's own requests; a trace has none")
+    return read(trace, format_, tuple(part.strip() for part in columns.split(",")) if columns else ())
+
+
+def _targets(text: str) -> dict[str, float]:
+    """``ttft=1s,tpot=20ms`` in s."""
+    from hwmodel.spec import units
+    from hwmodel.spec.errors import did_you_mean
+
+    found = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or name not in ("ttft", "tpot", "e2e"):
+            raise click.UsageError(
+                f"--slo: expected ttft=, tpot= or e2e= with a time, got '{part}'{did_you_mean(name, ['ttft', 'tpot', 'e2e'])}"
+            )
+        try:
+            found[name] = float(units.parse(value, "s"))
+        except ValueError as error:
+            raise click.UsageError(f"--slo: {name}: {error}") from None
+    return found
+
+
+def _write(found: Answer, told: dict[str, Any], out: Path) -> None:
+    import json
+
+    from hwmodel.report.files import csv_text
+    from hwmodel.serve.result import rows
+
+    (out / "simulate.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    (out / "requests.csv").write_text(csv_text(rows(found)), encoding="utf-8")
+    for name in ("simulate.json", "requests.csv"):
+        say(f"wrote {out / name}")

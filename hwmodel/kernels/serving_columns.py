@@ -1,0 +1,145 @@
+"""Columns of the serving arrays: requests, instances, tiers of the KV cache, and the codes that stand in them.
+
+Pages are blocks of the paged KV cache; units are blocks of the trace that prefixes are shared in, a whole number of pages.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# requests, whole numbers: (requests, N_REQUEST)
+PROMPT, OUTPUT, MADE, COMPUTED = 0, 1, 2, 3
+"""Tokens: of the prompt, to be made, made so far, in the KV cache."""
+PAGES, UNITS, SHARABLE = 4, 5, 6
+"""Pages of its own; units of its prompt that it holds; units of its prompt that others can share."""
+NEXT, STATE, AT, TAKE = 7, 8, 9, 10
+"""The request behind it in a list; a state below; its instance; tokens it computes in the running iteration."""
+HIT, LOADED, PREEMPTED, REASON, ORIGIN = 11, 12, 13, 14, 15
+"""Prompt tokens found in the cache when first admitted, those of lower tiers among them; how often preempted; why
+rejected; where it was prefilled."""
+GOAL, ORIGIN_UNITS, ORIGIN_PAGES = 16, 17, 18
+"""Tokens after which this instance is done with it: OUTPUT, or 1 where it only prefills; what it still holds at its origin."""
+N_REQUEST = 19
+
+# requests, times in s: (requests, N_TIME)
+ARRIVAL, SCHEDULED, FIRST, LAST, FINISH = 0, 1, 2, 3, 4
+"""Arrived; first scheduled; first token; latest token; answer complete. -1: not yet."""
+LOADING_S, TRANSFER_S, GAP_S = 5, 6, 7
+"""Spent on reading KV from lower tiers; from the end of its prefill to the end of its KV transfer; from the end of what it
+waits for to its arrival."""
+N_TIME = 8
+
+# states
+PENDING, WAITING, RUNNING, LOADING, STAGED, MOVING, FINISHED, REJECTED = 0, 1, 2, 3, 4, 5, 6, 7
+"""Not arrived; in a queue; in a batch; its KV on the way from a lower tier; prefilled, waits for a decode instance; its KV on
+the way there; answered; refused."""
+
+# reasons
+TOO_LONG, OVER_BUDGET, NOT_PRECEDED = 1, 2, 3
+"""Does not fit the KV cache even alone; prompt above the token budget without chunks; what it waits for was rejected."""
+
+# instances, whole numbers: (instances, N_INSTANCE)
+ROLE, RULE, STEPS, MAX_SEQS, BUDGET, CHUNKED = 0, 1, 2, 3, 4, 5
+"""A role and a rule below; which step tables; most sequences of a batch; most tokens of an iteration; whether prompts may be
+cut into chunks."""
+CAPACITY, WATERMARK, RESERVE = 6, 7, 8
+"""Pages; pages that admission leaves free; tokens reserved at admission: 0 none (paged), -1 the final length, else so many."""
+FREE, EVICTABLE, BATCH, QUEUED, HEAD, TAIL = 9, 10, 11, 12, 13, 14
+"""Pages; units no request holds; sequences running and waiting; first and last of the queue."""
+BUSY, TOUCHED, ITERATIONS, ALLOCATED, FREED, PREEMPTIONS = 15, 16, 17, 18, 19, 20
+ROWS, SLOTS, LOAD, INCOMING, INCOMING_TAIL, LIVE = 21, 22, 23, 24, 25, 26
+"""Decode rows that made a token, rows computed; prompt tokens of requests without a first token; queue of prefilled
+requests; requests here."""
+PEAK, LONGEST_PREFIX, PREFILLS, DECODES, INFLIGHT = 27, 28, 29, 30, 31
+"""Most pages in use; 1: the longest cached prefix is admitted first; prompt tokens and decode tokens computed; sequences
+whose KV is on the way here."""
+PAGE, PER_UNIT, RANKS, DECODE_UNIT = 32, 33, 34, 35
+"""Tokens of a page; pages of a unit; ranks that share the sequences of a step; sequences for which one node of the decode
+table stands."""
+HELD_BACK, COMPUTES = 36, 37
+"""1: the first waiting request waits for room to read its KV into; the waiting request that is to compute its prompt although
+lower tiers have some of it, -1 for none."""
+N_INSTANCE = 38
+
+# instances, s and tokens: (instances, N_METER)
+START, END, BUSY_S, WASTE, WASTED, LINK_FREE = 0, 1, 2, 3, 4, 5
+"""Of the running iteration; sum of iterations; tokens of pages that finished sequences had not filled, and how many sequences
+those were; until when the outgoing link is busy."""
+TOKEN_SEND_S, SEND_LATENCY_S, HELD_TOKEN_S, USED_TOKEN_S, SENT_TOKENS = 6, 7, 8, 9, 10
+"""s per KV token to send and s before the first; integrals over iterations of the tokens that running sequences hold room
+for and of those they use; tokens sent."""
+SEQUENCE_S, PROMPT_S, STRETCH = 11, 12, 13
+"""Host time of a step per decoding sequence and per prompt that ends; what prompts add to a step, in units of its price."""
+N_METER = 14
+
+# roles
+MIXED, PREFILL_ONLY, DECODE_ONLY = 0, 1, 2
+
+# rules
+STATIC, ITERATION_LEVEL, BUDGETED, SARATHI, PREFILL_FIRST = 0, 1, 2, 3, 4
+
+# routing
+ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE = 0, 1, 2
+
+# tiers below the first: whole numbers (instances, tiers, N_TIER), times (instances, tiers, N_TIER_S)
+ROOM, HELD, MOST, HITS, READS, WRITES = 0, 1, 2, 3, 4, 5
+"""Units: capacity, held, most held, requests' units found, read and written."""
+N_TIER = 7
+READ_S, LATENCY_S, FREE_AT, WRITE_S = 0, 1, 2, 3
+"""s per unit to read; s before the first; until when the way up is busy; s per unit to write (not waited for)."""
+N_TIER_S = 4
+
+HOLDERS, OLDER, NEWER = 0, 1, 2
+"""Of a unit in a tier: -1 not there, else how many requests hold it; its neighbours in the list by last use of units that
+nobody holds, whose anchor is the last id."""
+
+BY_TOKENS, BY_SEQUENCES, BY_CONTEXT, BY_CHUNKS, BY_NEW, BY_CACHED = 0, 1, 2, 3, 4, 5
+"""Axes of the step tables."""
+LINEAR, SHARED, HEAD_TABLE, DECODE_TABLE, PREFILL_TABLE = 6, 7, 8, 9, 10
+"""Rows of `axis` that say where the step tables begin."""
+
+BINS_PER_OCTAVE, OCTAVES = 128, 40
+"""Histogram of token gaps: bins a factor 2^(1/128) wide from 2^-20 s up."""
+
+TOTAL_GAP_S, LONGEST_GAP_S, GAPS, NEXT_ENTRY, CLOCK, BACKWARDS = 0, 1, 2, 3, 4, 5
+"""Totals of a run: gaps between tokens (sum, longest, number); whose turn it is; time of the last event, and how often the
+clock went back (never)."""
+N_TOTAL = 6
+
+
+class Serving(NamedTuple):
+    """Everything the event loop reads and writes."""
+
+    req: np.ndarray
+    """(requests, N_REQUEST) int."""
+    when: np.ndarray
+    """(requests, N_TIME) s."""
+    inst: np.ndarray
+    """(instances, N_INSTANCE) int."""
+    meter: np.ndarray
+    """(instances, N_METER) float."""
+    batch: np.ndarray
+    """(instances, sequences) int: requests of the running batch, oldest first."""
+    starts: np.ndarray
+    """(requests + 1,) first unit of each request in `blocks`."""
+    blocks: np.ndarray
+    """(units,) int ids."""
+    cache: np.ndarray
+    """(3, instances, tiers, ids + 1) int32: HOLDERS, OLDER, NEWER of every unit."""
+    tier: np.ndarray
+    """(instances, tiers, N_TIER) int."""
+    tier_s: np.ndarray
+    """(instances, tiers, N_TIER_S) s."""
+    table: np.ndarray
+    """(kinds, values) s: the step tables of each kind of instance, one behind the other: over tokens of a rank, over tokens,
+    over sequences, over (sequences, context), over (chunks, new, cached tokens)."""
+    axes: np.ndarray
+    """(6, nodes) float: nodes of tokens, sequences, contexts, chunks, new and cached tokens of a chunk."""
+    axis: np.ndarray
+    """(11, 3) int: how each axis is spaced (dense nodes, nodes per octave, nodes), then where each table begins."""
+    gaps: np.ndarray
+    """(bins,) int: histogram of gaps between tokens."""
+    total: np.ndarray
+    """(N_TOTAL,) float."""
+    follow: np.ndarray
+    """(requests + 1 + followers,) int: of each request, where those that wait for its end stand in this array; then they."""

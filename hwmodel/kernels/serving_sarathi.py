@@ -1,0 +1,32 @@
+"""Sarathi-Serve (OSDI 2024): every decode of the batch, then prompts already begun, then new ones, up to the token budget."""
+
+from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.serving_admit import BLOCKED, decodes, grow, let_in, wanted
+from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_jit import inner
+
+
+@inner
+def schedule(s: Serving, k: int) -> None:
+    """Set what each request of instance k computes next: decodes are never stalled by prompts."""
+    budget = s.inst[k, c.BUDGET]
+    preempted = s.inst[k, c.PREEMPTIONS]
+    for decoding in (True, False):
+        i = 0
+        while i < s.inst[k, c.BATCH]:
+            r = s.batch[k, i]
+            if decodes(s, r) == decoding:
+                take = min(wanted(s, r), budget)
+                s.req[r, c.TAKE] = 0
+                if take > 0:
+                    if not grow(s, k, r, take):
+                        break
+                    budget -= take
+            i += 1
+    if s.inst[k, c.PREEMPTIONS] > preempted:
+        return
+    while s.inst[k, c.HEAD] >= 0:
+        took = let_in(s, k, budget)
+        if took == BLOCKED:
+            return
+        budget -= took

@@ -1,0 +1,71 @@
+"""Tables of a simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from hwmodel.report.tables import table
+
+ROWS = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"), ("queue", "queue_s"))
+
+
+def served(found: dict[str, Any]) -> RenderableType:
+    """The JSON of a simulation as people read it."""
+    count = found["requests"]
+    head = f"{count['finished']:,} of {count['in']:,} requests finished, {count['rejected']:,} rejected"
+    head += f", in {_s(found['makespan_s'])}; {found['trace']}"
+    cells = [(name, *(_s(found[key][column]) for column in ("mean", "p50", "p90", "p99", "max")))
+             for name, key in ROWS if found[key]]  # fmt: skip
+    parts: list[RenderableType] = [
+        Text(found["scenario"], style="bold"), Text(head),
+        table("", ("latency", "mean", "p50", "p90", "p99", "max"), cells, 1), _totals(found), _pools(found),
+    ]  # fmt: skip
+    if found["tiers"]:
+        kept = [(t["tier"], _gb(t["capacity_bytes"]), _gb(t["peak_bytes"]), f"{t['hits']:,}", _gb(t["read_bytes"]),
+                 _gb(t["written_bytes"])) for t in found["tiers"]]  # fmt: skip
+        parts.append(table("", ("tier", "capacity", "peak", "units found", "read", "written"), kept, 1))
+    if "find" in found:
+        tried = found["find"]["tried"]
+        rows = [(str(t["instances"]), f"{t['rate_scale']:.3g}", f"{t['goodput_share']:.1%}") for t in tried]
+        parts.append(table("searched", ("instances", "rate", "good"), rows, 0))
+    return Group(*parts)
+
+
+def _totals(found: dict[str, Any]) -> RenderableType:
+    good, floor = found["goodput"], found["floor"]
+    slo = ", ".join(f"{name.removesuffix('_s').upper()} {_s(limit)}" for name, limit in good["slo"].items()) or "no target"
+    lines = [
+        ("goodput", f"{good['share']:.1%} of the requests, {good['requests_per_s']:.3g}/s ({slo})"),
+        ("output", f"{found['output_tokens_per_s']:,.1f} tokens/s"),
+        ("prefix hits", f"{found['prefix_hit_rate']:.1%} of the input tokens"),
+        ("preemptions", f"{found['preemptions']:,}"),
+        ("iterations", f"{found['iterations']:,}, simulated in {_s(found['wall_s'])}"),
+        ("physical floor", f"TTFT {_s(floor['ttft_s'])}, TPOT {_s(floor['tpot_s'])}: the mean prompt and one sequence alone"),
+    ]  # fmt: skip
+    if found["cost"]:
+        lines.append(("cost", f"{found['cost']['usd_per_million_output_tokens']:.3g} USD per million output tokens"))
+    steps = [
+        f"{item['pool']}: tables within {item['worst']:.2%} of {item['points']} exact steps" for item in found["step_times"]
+    ]
+    return table("", ("", ""), [*lines, *(("step times", text) for text in steps)], 2)
+
+
+def _pools(found: dict[str, Any]) -> RenderableType:
+    cells = [
+        (p["pool"], f"{p['instances']} x {p['chips'] // p['instances']} {p['chip']}", p["scheduler"],
+         f"{p['busy_fraction']:.1%}", f"{p['kv_tokens']:,}", f"{p['kv_peak_share']:.1%}") for p in found["pools"]
+    ]  # fmt: skip
+    return table("", ("pool", "instances", "scheduler", "busy", "KV tokens", "KV peak"), cells, 3)
+
+
+def _s(value: float) -> str:
+    if value >= 1:
+        return f"{value:,.2f} s"
+    return f"{value * 1e3:.2f} ms" if value >= 1e-3 or value == 0 else f"{value * 1e6:.1f} us"
+
+
+def _gb(value: float) -> str:
+    return f"{value / 1e9:,.1f} GB"

@@ -1,0 +1,253 @@
+"""A fleet of instances serves a list of requests: arrays in, kernel, arrays out, and what must hold at the end of every run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_loop import serve
+from hwmodel.serve.kv import Tier
+from hwmodel.serve.requests import Requests
+from hwmodel.serve.schedulers import Scheduler
+from hwmodel.serve.steps import Steps, stacked
+from hwmodel.spec.errors import InputError, InternalError
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+ROLES = {"mixed": c.MIXED, "prefill": c.PREFILL_ONLY, "decode": c.DECODE_ONLY}
+ROUTING = {"round_robin": c.ROUND_ROBIN, "least_loaded": c.LEAST_LOADED, "prefix": c.PREFIX_AWARE}
+REASONS = {
+    c.TOO_LONG: "does not fit the KV cache even alone",
+    c.OVER_BUDGET: "prompt longer than the tokens of an iteration, and prompts are not cut",
+    c.NOT_PRECEDED: "waits for a request that was rejected",
+}
+
+
+@dataclass(frozen=True)
+class Wire:
+    """From prefill to decode, of one prefill instance: s per token of KV, and s before the first."""
+
+    token_s: float = 0.0
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Equal instances."""
+
+    name: str
+    instances: int
+    steps: Steps
+    scheduler: Scheduler
+    pages: int
+    role: str = "mixed"
+    tiers: tuple[Tier, ...] = ()
+    token_bytes: float = 1.0
+    wire: Wire = Wire()
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All instances of a service."""
+
+    groups: tuple[Group, ...]
+    page: int = 16
+    """Tokens of a page of KV."""
+    routing: str = "round_robin"
+    prefix_cache: bool = True
+
+
+@dataclass(frozen=True)
+class Run:
+    """What happened."""
+
+    requests: Requests
+    fleet: Fleet
+    req: Ints = field(repr=False)
+    """(requests, N_REQUEST), see `hwmodel.kernels.serving_columns`."""
+    when: Array = field(repr=False)
+    """(requests, N_TIME) s."""
+    inst: Ints = field(repr=False)
+    """(instances, N_INSTANCE)."""
+    meter: Array = field(repr=False)
+    """(instances, N_METER)."""
+    tier: Ints = field(repr=False)
+    """(instances, tiers, N_TIER)."""
+    gaps: Ints = field(repr=False)
+    """Histogram of gaps between tokens."""
+    total: Array = field(repr=False)
+    group: Ints = field(repr=False)
+    """(instances,) index into the fleet's groups."""
+    iterations: int = 0
+
+    @property
+    def finished(self) -> NDArray[np.bool_]:
+        """(requests,)."""
+        return np.asarray(self.req[:, c.STATE] == c.FINISHED)
+
+    @property
+    def rejected(self) -> NDArray[np.bool_]:
+        """(requests,)."""
+        return np.asarray(self.req[:, c.STATE] == c.REJECTED)
+
+
+def simulate(requests: Requests, fleet: Fleet) -> Run:
+    """Serve the requests.
+
+    Raises
+    ------
+    InputError
+        When the fleet cannot serve anything: no instance takes prompts, pages that do not divide the trace's blocks.
+    InternalError
+        When a request or a page got lost, or nothing progressed.
+    """
+    state, arrivals = _state(requests, fleet)
+    work = int(requests.prompt.sum() + requests.output.sum())
+    iterations = serve(state, arrivals, ROUTING[fleet.routing], 100 * (work + len(requests)) + 1000)
+    if iterations < 0:
+        raise InternalError("serving makes no progress: more iterations than any schedule of these requests needs")
+    _refuse_followers(state, requests)
+    group = np.repeat(np.arange(len(fleet.groups)), [g.instances for g in fleet.groups])
+    run = Run(
+        requests, fleet, state.req, state.when, state.inst, state.meter, state.tier, state.gaps, state.total, group, iterations
+    )
+    conserved(run, state)
+    return run
+
+
+def _refuse_followers(s: Serving, requests: Requests) -> None:
+    """What waits for a refused request is refused; nobody waits for a later one."""
+    if not (s.req[:, c.STATE] == c.REJECTED).any():
+        return
+    for r in np.flatnonzero(requests.after >= 0):
+        if s.req[requests.after[r], c.STATE] == c.REJECTED:
+            s.req[r, c.STATE], s.req[r, c.REASON] = c.REJECTED, c.NOT_PRECEDED
+
+
+def conserved(run: Run, s: Serving) -> None:
+    """Requests in = finished + rejected; pages allocated = freed; no token lost, none twice; time only goes forward.
+
+    Raises
+    ------
+    InternalError
+        When one of them does not hold.
+    """
+    req, inst = run.req, run.inst
+    done, refused = run.finished, run.rejected
+    per_unit = inst[:, c.PER_UNIT]
+    held = inst[:, c.CAPACITY] - inst[:, c.FREE] - per_unit * inst[:, c.EVICTABLE]
+    ordered = run.when[done][:, [c.ARRIVAL, c.SCHEDULED, c.FIRST, c.LAST, c.FINISH]]
+    facts = {
+        f"{int((~(done | refused)).sum())} requests neither finished nor rejected": bool((done | refused).all()),
+        "a finished request made more or fewer tokens than asked": bool((req[done, c.MADE] == req[done, c.OUTPUT]).all()),
+        "a request holds pages after its end": not req[:, [c.PAGES, c.UNITS, c.ORIGIN_PAGES, c.ORIGIN_UNITS]].any(),
+        "pages are held by nobody": not held.any(),
+        "pages allocated are not pages freed": bool(
+            (inst[:, c.ALLOCATED] == inst[:, c.FREED] + per_unit * inst[:, c.EVICTABLE]).all()
+        ),
+        "an instance still has work": not inst[:, [c.BATCH, c.QUEUED, c.LIVE, c.INFLIGHT, c.LOAD, c.BUSY]].any(),
+        "a request was served before its time": bool((np.diff(ordered, axis=1) >= 0).all()),
+        "the clock went back": not run.total[c.BACKWARDS],
+        "tokens and gaps differ": int(run.total[c.GAPS]) == int((req[done, c.OUTPUT] - 1).sum()) == int(run.gaps.sum()),
+    }
+    broken = [text for text, holds in facts.items() if not holds]
+    if broken:
+        raise InternalError("serving: " + "; ".join(broken))
+
+
+def _state(requests: Requests, fleet: Fleet) -> tuple[Serving, Ints]:
+    """Arrays of a run that has not begun, and which requests arrive by themselves, in order."""
+    n = len(requests)
+    members = [g for g in fleet.groups for _ in range(g.instances)]
+    roles = {g.role for g in fleet.groups}
+    if not roles & {"mixed", "prefill"} or ("prefill" in roles) != ("decode" in roles):
+        raise InputError("prefill instances need decode instances and the other way round; or take mixed ones")
+    shared = fleet.prefix_cache and bool(requests.starts[-1])
+    if shared and requests.block_tokens % fleet.page:
+        message = f"pages of {fleet.page} tokens do not divide the trace's prefix blocks of {requests.block_tokens}"
+        raise InputError(f"{message}; choose serving.block among its divisors")
+    per_unit = requests.block_tokens // fleet.page if shared else 1
+    ids = int(requests.blocks.max()) + 1 if shared else 0
+    tiers = 1 + max(len(g.tiers) for g in fleet.groups)
+    req, when = _requests(requests, shared)
+    cache = np.full((3, len(members), tiers, ids + 1), ids, np.int32)
+    cache[c.HOLDERS] = -1
+    most = max(min(n, g.scheduler.max_sequences) for g in fleet.groups)
+    kinds: list[Steps] = [g.steps for g in fleet.groups]
+    state = Serving(
+        req=req, when=when, inst=_instances(fleet, members, per_unit), meter=_meters(members),
+        batch=np.full((len(members), most), -1),
+        starts=requests.starts.astype(np.int64), blocks=requests.blocks.astype(np.int64),
+        cache=cache, gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64),
+        total=np.zeros(c.N_TOTAL), follow=_followers(requests), **stacked(kinds),
+        **_tiers(members, tiers, fleet.page * per_unit),
+    )  # fmt: skip
+    open_ = np.flatnonzero(requests.after < 0)
+    return state, open_[np.argsort(requests.arrival_s[open_], kind="stable")]
+
+
+def _followers(requests: Requests) -> Ints:
+    """Who waits for whom, one array: where each request's followers begin in it, then the followers."""
+    n = len(requests)
+    waits = np.flatnonzero(requests.after >= 0)
+    counts = np.bincount(requests.after[waits], minlength=n)
+    starts = n + 1 + np.concatenate([[0], np.cumsum(counts)])
+    return np.concatenate([starts, waits[np.argsort(requests.after[waits], kind="stable")]]).astype(np.int64)
+
+
+def _requests(requests: Requests, shared: bool) -> tuple[Ints, Array]:
+    n = len(requests)
+    req, when = np.zeros((n, c.N_REQUEST), np.int64), np.full((n, c.N_TIME), -1.0)
+    req[:, c.PROMPT], req[:, c.OUTPUT], req[:, c.GOAL] = requests.prompt, requests.output, requests.output
+    req[:, [c.NEXT, c.AT, c.HIT, c.ORIGIN]] = -1
+    if shared:
+        req[:, c.SHARABLE] = np.minimum(np.diff(requests.starts), requests.prompt // requests.block_tokens)
+    when[:, c.ARRIVAL] = requests.arrival_s
+    when[:, [c.LOADING_S, c.TRANSFER_S]] = 0.0
+    when[:, c.GAP_S] = requests.gap_s
+    return req, when
+
+
+def _instances(fleet: Fleet, members: list[Group], per_unit: int) -> Ints:
+    inst = np.zeros((len(members), c.N_INSTANCE), np.int64)
+    for k, group in enumerate(members):
+        rule = group.scheduler
+        row = inst[k]
+        row[c.ROLE], row[c.RULE], row[c.STEPS] = ROLES[group.role], rule.rule, fleet.groups.index(group)
+        row[c.MAX_SEQS], row[c.BUDGET], row[c.CHUNKED] = rule.max_sequences, rule.budget, rule.chunked
+        row[c.CAPACITY] = row[c.FREE] = group.pages
+        row[c.WATERMARK], row[c.RESERVE] = int(rule.watermark * group.pages), rule.reserved_tokens
+        row[c.PAGE], row[c.PER_UNIT], row[c.RANKS], row[c.DECODE_UNIT] = (
+            fleet.page,
+            per_unit,
+            group.steps.ranks,
+            group.steps.unit,
+        )
+        row[c.LONGEST_PREFIX] = rule.longest_prefix
+        row[[c.HEAD, c.TAIL, c.INCOMING, c.INCOMING_TAIL, c.COMPUTES]] = -1
+    return inst
+
+
+def _meters(members: list[Group]) -> Array:
+    meter = np.zeros((len(members), c.N_METER))
+    for k, group in enumerate(members):
+        meter[k, [c.TOKEN_SEND_S, c.SEND_LATENCY_S]] = group.wire.token_s, group.wire.latency_s
+        steps = group.steps
+        meter[k, [c.SEQUENCE_S, c.PROMPT_S, c.STRETCH]] = steps.sequence_s, steps.prompt_s, steps.stretch
+    return meter
+
+
+def _tiers(members: list[Group], count: int, unit_tokens: int) -> dict[str, Ints | Array]:
+    tier = np.zeros((len(members), count, c.N_TIER), np.int64)
+    seconds = np.zeros((len(members), count, c.N_TIER_S))
+    for k, group in enumerate(members):
+        size = group.token_bytes * unit_tokens
+        for i, below in enumerate(group.tiers, start=1):
+            tier[k, i, c.ROOM] = int(below.capacity_bytes // size)
+            seconds[k, i, [c.READ_S, c.WRITE_S]] = size / below.read_bytes_per_s, size / below.write_bytes_per_s
+            seconds[k, i, c.LATENCY_S] = below.latency_s
+    return {"tier": tier, "tier_s": seconds}

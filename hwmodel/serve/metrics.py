@@ -1,0 +1,113 @@
+"""What users feel and what operators pay for, from a run: latencies, goodput, utilisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernels import serving_columns as c
+from hwmodel.serve.engine import Run
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Of one latency; s."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+
+def quantiles(values: Array) -> Quantiles | None:
+    """Mean, percentiles and maximum; None of nothing."""
+    if not len(values):
+        return None
+    found = np.percentile(values, [50, 90, 99])
+    return Quantiles(float(values.mean()), float(found[0]), float(found[1]), float(found[2]), float(values.max()))
+
+
+def ttft_s(run: Run) -> Array:
+    """(requests,) s from arrival to the first token; NaN of those that were rejected."""
+    return _between(run, c.ARRIVAL, c.FIRST)
+
+
+def tpot_s(run: Run) -> Array:
+    """(requests,) s per output token after the first; NaN of those with one token."""
+    after = run.requests.output - 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(after > 0, _between(run, c.FIRST, c.LAST) / after, np.nan)
+
+
+def e2e_s(run: Run) -> Array:
+    """(requests,) s from arrival to the answer."""
+    return _between(run, c.ARRIVAL, c.FINISH)
+
+
+def queue_s(run: Run) -> Array:
+    """(requests,) s from arrival to the iteration in which it first computes."""
+    return _between(run, c.ARRIVAL, c.SCHEDULED)
+
+
+def _between(run: Run, first: int, last: int) -> Array:
+    return np.where(run.finished, run.when[:, last] - run.when[:, first], np.nan)
+
+
+def itl(run: Run) -> Quantiles | None:
+    """Gaps between tokens of all requests; percentiles from a histogram whose bins are 0.5 % wide."""
+    count = int(run.total[c.GAPS])
+    if not count:
+        return None
+    below = np.cumsum(run.gaps)
+    edges = 2.0 ** (np.arange(len(run.gaps) + 1) / c.BINS_PER_OCTAVE - 20)
+    longest = float(run.total[c.LONGEST_GAP_S])
+
+    def at(share: float) -> float:
+        i = int(np.searchsorted(below, share * count))
+        inside = (share * count - (below[i - 1] if i else 0)) / run.gaps[i]
+        return min(longest, float(edges[i] + inside * (edges[i + 1] - edges[i])))
+
+    return Quantiles(float(run.total[c.TOTAL_GAP_S]) / count, at(0.5), at(0.9), at(0.99), longest)
+
+
+def within(run: Run, slo: Mapping[str, float]) -> NDArray[np.bool_]:
+    """(requests,) whether all targets of a request are met: ttft, tpot, e2e (s)."""
+    values = {"ttft": ttft_s(run), "tpot": tpot_s(run), "e2e": e2e_s(run)}
+    met = run.finished.copy()
+    for name, limit in slo.items():
+        with np.errstate(invalid="ignore"):
+            met &= np.isnan(values[name]) | (values[name] <= limit)
+    return met
+
+
+def makespan_s(run: Run) -> float:
+    """From the first arrival to the last answer."""
+    done = run.finished
+    return float(run.when[done, c.FINISH].max() - run.when[done, c.ARRIVAL].min()) if done.any() else 0.0
+
+
+def hit_rate(run: Run) -> float:
+    """Share of the input tokens of finished requests that were in the cache when they were first admitted."""
+    done = run.finished
+    return float(np.maximum(run.req[done, c.HIT], 0).sum() / max(1, run.req[done, c.PROMPT].sum()))
+
+
+def slot_utilisation(run: Run) -> float:
+    """Decode rows that made a token, of those computed: less than 1 where a static batch computes rows that have ended."""
+    return float(run.inst[:, c.ROWS].sum() / max(1, run.inst[:, c.SLOTS].sum()))
+
+
+def waste_tokens(run: Run) -> float:
+    """Tokens of its pages that a sequence leaves empty at its end, mean."""
+    return float(run.meter[:, c.WASTE].sum() / max(1.0, run.meter[:, c.WASTED].sum()))
+
+
+def kv_use(run: Run) -> float:
+    """Tokens in the cache over the tokens that running sequences hold room for, over time."""
+    return float(run.meter[:, c.USED_TOKEN_S].sum() / max(1e-30, run.meter[:, c.HELD_TOKEN_S].sum()))

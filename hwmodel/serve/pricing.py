@@ -1,0 +1,167 @@
+"""A scenario's plan packed for one phase, and its steps priced exactly at many points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.graph import Op, OpGraph
+from hwmodel.kernels import columns as c
+from hwmodel.placing import place
+from hwmodel.scenario import Scenario
+from hwmodel.served.around import around
+from hwmodel.served.stack import Stack
+from hwmodel.spec.errors import InputError
+from hwmodel.timeline import Program, period, program, seconds
+from hwmodel.timing import OpTable, device_array, pack, price
+from hwmodel.workload import Workload
+
+Array = NDArray[np.float64]
+AT_ONCE = 20_000
+"""Points priced in one call: memory stays small."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A plan placed and packed for a phase.
+
+    Points are (n, 5): decoding sequences, their mean context, prompts, new tokens and cached tokens of each prompt.
+    """
+
+    scenario: Scenario
+    phase: str
+    stack: Stack | None
+    graph: OpGraph
+    table: OpTable
+    device: Array
+    order: Program
+    host_s: float
+    times: Array
+    """How often each op runs in a step."""
+    added: Array
+    """Seconds that the stack adds to an execution of each op."""
+    part: NDArray[np.str_]
+    """What each op's time depends on: decode, prefill, head (sequences), linear (tokens of a rank), shared (all tokens)."""
+
+    @property
+    def additive(self) -> bool:
+        """Whether a step is the sum of its ops."""
+        order = self.order
+        return order.batches == 1 and order.stages == 1 and order.ends_whole and len(order.lanes) == 1
+
+    def symbols(self, points: Array) -> Array:
+        """Points as the table wants them: (n, symbols)."""
+        most = max(self.graph.micro_batches, self.graph.pipeline_batches)
+        if most > 1:
+            return np.array([self._row(point, most) for point in points])
+        found = np.zeros((len(points), len(self.table.symbols)))
+        known = ("decode_sequences", "decode_context", "prefill_sequences", "prefill_new", "prefill_cached")
+        values = dict(zip(known, points.T, strict=True))
+        for i, name in enumerate(self.table.symbols):
+            found[:, i] = values.get(name, 1.0 if name == "decode_queries" else self.graph.degrees.get(name, 0))
+        return found
+
+    def _row(self, point: Array, most: int) -> list[float]:
+        decoding, context, prompts, new, cached = (int(value) for value in point)
+        what = Workload(
+            phase="mixed" if decoding and prompts else "decode" if decoding else "prefill", batch=max(1, decoding or prompts),
+            context=max(1, context), new_tokens=max(1, new), cached=cached, prefill_batch=max(1, prompts),
+        )  # fmt: skip
+        row = self.graph.symbols(what.symbols(what.parts(most)))
+        return [float(row[name]) for name in self.table.symbols]
+
+    def _order_of(self, point: Array) -> Program:
+        """The order of work when a batch fills fewer micro-batches than the plan has."""
+        most = max(self.graph.micro_batches, self.graph.pipeline_batches)
+        parts = Workload(phase="decode", batch=max(1, int(point[0] or point[2])), context=1).parts(most)
+        return self.order if parts == self.order.batches else program(self.graph, self.table, parts)
+
+    def prices(self, points: Array) -> Array:
+        """(points, ops, N_OUT)."""
+        return price(self.table, self.symbols(points), self.device)
+
+    def exact(self, points: Array) -> Array:
+        """Seconds of every point: every op priced, the step scheduled in steady state, and what the stack adds per kernel."""
+        found = []
+        for start in range(0, len(points), AT_ONCE):
+            some = points[start : start + AT_ONCE]
+            rows = self.prices(some)
+            steps = [
+                period(self._order_of(point), seconds(self._order_of(point), row))
+                for point, row in zip(some, rows, strict=True)
+            ]
+            found.append(self.host_s + np.array(steps) + self.added_s(self.part != ""))
+        return np.concatenate(found)
+
+    def parts(self, points: Array, names: tuple[str, ...]) -> dict[str, Array]:
+        """Seconds of the named parts of a step at every point."""
+        found: dict[str, list[Array]] = {name: [] for name in names}
+        for start in range(0, len(points), AT_ONCE):
+            rows = self.prices(points[start : start + AT_ONCE])
+            for name in names:
+                chosen = self.part == name
+                time = (rows[:, :, c.TIME] * self.times)[:, chosen].sum(axis=1) + self.added_s(chosen)
+                if name == "linear":
+                    time = time + self.host_s
+                found[name].append(time)
+        return {name: np.concatenate(value) for name, value in found.items()}
+
+    def added_s(self, chosen: NDArray[np.bool_]) -> float:
+        """What the stack adds to some of the ops in a step."""
+        return float((self.times * self.added)[chosen].sum())
+
+
+def priced(scenario: Scenario, phase: str, stack: Stack | None) -> Priced:
+    """Place and pack a scenario's plan for a phase.
+
+    Raises
+    ------
+    InputError
+        When it cannot be priced; and for speculative decoding, which serving does not model.
+    """
+    work = scenario.workload
+    if work.speculative:
+        raise InputError("serving with speculative decoding is not modelled; leave out workload.speculative")
+    update = {"phase": phase, "context": max(1, work.context), "new_tokens": max(1, work.new_tokens)}
+    graph = place(replace(scenario, workload=work.model_copy(update=update)))
+    table = pack(graph, scenario.cluster, work.routing)
+    hosts = [float(pool.chip.execution.step_s or 0) for pool in scenario.cluster.pools]
+    host = 0.0 if stack else max(hosts, default=0.0)  # what was fitted of a stack holds the host's work
+    order = program(graph, table, max(graph.micro_batches, graph.pipeline_batches))
+    part = np.array([_part(op) for op in table.ops])
+    return Priced(
+        scenario,
+        phase,
+        stack,
+        graph,
+        table,
+        device_array(table, scenario.cluster),
+        order,
+        host,
+        _executions(order, table),
+        around(graph, table, scenario.cluster, stack) if stack else np.zeros(len(table.ops)),
+        part,
+    )
+
+
+def _executions(order: Program, table: OpTable) -> Array:
+    counts = np.zeros(len(table.ops))
+    for segment, times in enumerate(np.bincount(order.segment, minlength=len(order.tasks) - 1)):
+        for task in range(order.tasks[segment], order.tasks[segment + 1]):
+            counts[order.order[task]] += times * order.repeats[task]
+    return counts
+
+
+def _part(op: Op) -> str:
+    used = frozenset(symbol for dim in op.dims.values() for symbol in dim.symbols)
+    if op.phase in ("decode", "prefill"):
+        return op.phase
+    if not used & {"prefill_new", "prefill_cached"}:
+        if "prefill_sequences" in used or op.segment == "head":
+            return "head"
+        return "decode" if "decode_sequences" in used else "linear"
+    if not used & {"decode_sequences"}:
+        return "prefill"
+    return "linear" if any(symbol.endswith(".dp") for symbol in used) else "shared"

@@ -1,0 +1,180 @@
+"""The answer of a simulation as plain data: the JSON of ``hwmodel simulate``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from hwmodel import __version__
+from hwmodel.calibration import doubt_of
+from hwmodel.economics import cost
+from hwmodel.kernels import serving_columns as c
+from hwmodel.run import run as run_step
+from hwmodel.serve import metrics
+from hwmodel.serve.engine import REASONS, Run
+from hwmodel.serve.simulate import Answer
+
+WORST = 0.02
+"""Error of the step tables beyond which a warning says so."""
+
+
+def to_dict(answer: Answer) -> dict[str, Any]:
+    """Everything a reader of a simulation wants; seconds, bytes and tokens."""
+    run = answer.run
+    done, refused = run.finished, run.rejected
+    span = metrics.makespan_s(run)
+    finite = {name: value(run) for name, value in LATENCIES.items()}
+    good = metrics.within(run, answer.slo)
+    rate = int(run.req[done, c.OUTPUT].sum()) / span if span else 0.0
+    spent, why = _cost(answer, rate)
+    found: dict[str, Any] = {
+        "scenario": answer.service.scenario.name,
+        "trace": run.requests.source,
+        "requests": {
+            "in": len(run.requests), "finished": int(done.sum()), "rejected": int(refused.sum()),
+            "unfinished": int((~(done | refused)).sum()), "reasons": _reasons(run),
+        },
+        **{name: _row(metrics.quantiles(value[np.isfinite(value)])) for name, value in finite.items()},
+        "itl_s": _row(metrics.itl(run)),
+        "makespan_s": span,
+        "output_tokens_per_s": rate,
+        "goodput": {
+            "slo": {f"{name}_s": limit for name, limit in answer.slo.items()},
+            "requests_per_s": int(good.sum()) / span if span else 0.0, "share": float(good.mean()),
+            "tiers": _tiers_of_service(run, good),
+        },
+        "iterations": run.iterations, "wall_s": answer.wall_s, "requests_per_wall_s": len(run.requests) / answer.wall_s,
+        "prefix_hit_rate": metrics.hit_rate(run), "preemptions": int(run.inst[:, c.PREEMPTIONS].sum()),
+        "tiers": _tiers(answer), "pools": _pools(answer), "cost": spent, "cost_reason": why, "floor": _floor(answer),
+        "step_times": [{"pool": kind.name, **asdict(kind.steps.accuracy)} for kind in answer.kinds if kind.steps.accuracy],
+        "warnings": warnings(answer), "version": __version__,
+    }  # fmt: skip
+    if answer.found is not None:
+        found["find"] = {**answer.found, "instances": sum(g.instances for g in run.fleet.groups), "chips": answer.service.chips}
+    return found
+
+
+LATENCIES = {
+    "ttft_s": metrics.ttft_s, "tpot_s": metrics.tpot_s, "e2e_s": metrics.e2e_s, "queue_s": metrics.queue_s,
+}  # fmt: skip
+
+
+def _row(quantiles: metrics.Quantiles | None) -> dict[str, float] | None:
+    return asdict(quantiles) if quantiles else None
+
+
+def _reasons(run: Run) -> dict[str, int]:
+    return {text: int(count) for code, text in REASONS.items() if (count := (run.req[run.rejected, c.REASON] == code).sum())}
+
+
+def _tiers_of_service(run: Run, good: Any) -> list[dict[str, Any]]:
+    """Goodput of every class of requests."""
+    classes = enumerate(run.requests.tiers)
+    return [{"tier": name, "requests": int(own.sum()), "share": float(good[own].mean())}
+            for i, name in classes if (own := run.requests.tier == i).any()]  # fmt: skip
+
+
+def _tiers(answer: Answer) -> list[dict[str, Any]]:
+    """What lower tiers kept and gave, all instances together; the first tier is the pages of the pools."""
+    rows = []
+    run = answer.run
+    for index in range(1, run.tier.shape[1]):
+        group = run.fleet.groups[0]
+        size = group.token_bytes * run.fleet.page * run.inst[0, c.PER_UNIT]
+        total = run.tier[:, index].sum(axis=0)
+        rows.append({
+            "tier": group.tiers[index - 1].name, "capacity_bytes": float(total[c.ROOM] * size),
+            "peak_bytes": float(total[c.MOST] * size), "hits": int(total[c.HITS]), "read_bytes": float(total[c.READS] * size),
+            "written_bytes": float(total[c.WRITES] * size),
+        })  # fmt: skip
+    return rows
+
+
+def _pools(answer: Answer) -> list[dict[str, Any]]:
+    """Instances of one kind together."""
+    run, rows = answer.run, []
+    span = metrics.makespan_s(run)
+    for index, (group, kind) in enumerate(zip(run.fleet.groups, answer.kinds, strict=True)):
+        inst, meter = run.inst[run.group == index], run.meter[run.group == index]
+        rows.append({
+            "pool": group.name, "instances": group.instances, "chips": group.instances * kind.scenario.cluster.chips,
+            "chip": " + ".join(dict.fromkeys(pool.chip.name for pool in kind.scenario.cluster.pools)),
+            "scheduler": group.scheduler.kind,
+            "busy_fraction": float(meter[:, c.BUSY_S].sum() / (span * group.instances)) if span else 0.0,
+            "iterations": int(inst[:, c.ITERATIONS].sum()),
+            "kv_tokens": int(group.pages * run.fleet.page),
+            "kv_peak_share": float(inst[:, c.PEAK].max() / group.pages),
+            "prefill_tokens": int(inst[:, c.PREFILLS].sum()), "decode_rows": int(inst[:, c.DECODES].sum()),
+            "slot_utilisation": float(inst[:, c.ROWS].sum() / max(1, inst[:, c.SLOTS].sum())),
+            "preemptions": int(inst[:, c.PREEMPTIONS].sum()),
+            "kv_sent_bytes": float(meter[:, c.SENT_TOKENS].sum() * group.token_bytes),
+        })  # fmt: skip
+    return rows
+
+
+def _cost(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, str]:
+    hourly, watts, rate = 0.0, 0.0, tokens_per_s
+    for group, kind in zip(answer.run.fleet.groups, answer.kinds, strict=True):
+        spent, why = cost(kind.scenario.cluster, rate)
+        if spent is None:
+            return None, why
+        hourly += spent.usd_per_hour * group.instances
+        watts += (spent.watts or float("nan")) * group.instances
+    known = np.isfinite(watts)
+    return {
+        "usd_per_hour": hourly, "usd_per_million_output_tokens": hourly / (rate * 3600) * 1e6,
+        "joules_per_output_token": watts / rate if known else None, "watts": watts if known else None,
+        "basis": "chips for the whole of the run, busy or not; power at TDP",
+    }, ""  # fmt: skip
+
+
+def _floor(answer: Answer) -> dict[str, float]:
+    """The physical floor of the same requests: the mean prompt alone, and one sequence decoding, at peaks and bandwidths."""
+    mean = int(answer.run.requests.prompt.mean())
+
+    def ideal(role: str, **work: Any) -> float:
+        scenario = next(kind.scenario for kind in answer.kinds if kind.role in (role, "mixed"))
+        asked = replace(scenario, workload=scenario.workload.model_copy(update=work))
+        return run_step(asked, ideal=True).step.time_s
+
+    return {
+        "ttft_s": ideal("prefill", phase="prefill", batch=1, new_tokens=max(1, mean), cached=0),
+        "tpot_s": ideal("decode", phase="decode", batch=1, context=max(1, mean)),
+    }
+
+
+def warnings(answer: Answer) -> list[str]:
+    """What a reader must know before quoting a number."""
+    found = []
+    for kind in answer.kinds:
+        said = kind.steps.accuracy
+        if said is not None and said.worst > WORST:
+            found.append(f"{kind.name}: step times are interpolated; of {said.points} random steps the worst is "
+                         f"{said.worst:.1%} off exact pricing, the mean {said.mean:.2%}")  # fmt: skip
+        doubts = [doubt_of(pool.chip.name, pool.stack, pool.calibration) for pool in kind.scenario.cluster.pools]
+        found += [doubt for doubt in doubts if doubt]
+    lost = int(answer.run.rejected.sum())
+    if lost:
+        found.append(f"{lost} of {len(answer.run.requests)} requests were rejected: " + "; ".join(_reasons(answer.run)))
+    if answer.found is not None and not answer.found["met"]:
+        found.append("no size that was tried makes 90 % of the requests good")
+    return list(dict.fromkeys(found))
+
+
+def rows(answer: Answer) -> list[dict[str, Any]]:
+    """One row per request, in the order of the trace; empty where it was rejected."""
+    run = answer.run
+    latencies = {name: value(run) for name, value in LATENCIES.items()}
+    found = []
+    for i in range(len(run.requests)):
+        row: dict[str, Any] = {
+            "request": i, "arrival_s": float(run.when[i, c.ARRIVAL]), "prompt": int(run.requests.prompt[i]),
+            "output": int(run.requests.output[i]), "session": int(run.requests.session[i]),
+        }  # fmt: skip
+        row |= {name: float(value[i]) if np.isfinite(value[i]) else None for name, value in latencies.items()}
+        row |= {"cached_tokens": max(0, int(run.req[i, c.HIT])), "preempted": int(run.req[i, c.PREEMPTED]),
+                "instance": int(run.req[i, c.AT]), "rejected": REASONS.get(int(run.req[i, c.REASON]), "")}  # fmt: skip
+        found.append(row)
+    return found

@@ -1,0 +1,259 @@
+"""From a scenario and a trace to what a service gives: the flow of ``hwmodel simulate``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hwmodel.scenario import Scenario, scenario_from
+from hwmodel.serve.engine import Fleet, Group, Run, Wire, simulate
+from hwmodel.serve.kv import Room, Tier, room
+from hwmodel.serve.metrics import within
+from hwmodel.serve.requests import Requests
+from hwmodel.serve.schedulers import Scheduler
+from hwmodel.serve.spec import Serving, Side, scheduler_of
+from hwmodel.serve.steps import Steps, step_tables
+from hwmodel.serve.synthetic import generate
+from hwmodel.served.stack import Stack, load_stack, stack_names
+from hwmodel.settings import override
+from hwmodel.spec import catalog, yamlfile
+from hwmodel.spec.errors import InputError
+from hwmodel.spec.schema import build
+from hwmodel.spec.yamlfile import Document
+
+STEP_TOKENS = 1 << 15
+"""Tokens of a step to which tables are priced when there is no budget."""
+GOOD = 0.9
+"""Share of requests that must be good, of a search."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A scenario with its section ``serving`` read."""
+
+    scenario: Scenario
+    serving: Serving
+    document: Document
+
+    @property
+    def chips(self) -> int:
+        """Of all instances."""
+        s = self.serving
+        if s.prefill is None or s.decode is None:
+            return s.instances * self.scenario.cluster.chips
+        return sum(side.instances * self.side(side).cluster.chips for side in (s.prefill, s.decode))
+
+    def side(self, side: Side) -> Scenario:
+        """The scenario of the instances of one phase."""
+        given = {"cluster": side.cluster, "plan": None if side.plan is None else list(side.plan)}
+        value = {**self.document.value, **{key: what for key, what in given.items() if what is not None}}
+        return scenario_from(replace(self.document, value=value), self.scenario.name)
+
+    def sized(self, instances: int) -> Service:
+        """With another number of instances; prefill and decode in the stated ratio."""
+        s = self.serving
+        if s.prefill is None or s.decode is None:
+            return replace(self, serving=s.model_copy(update={"instances": instances}))
+        sides = {name: side.model_copy(update={"instances": side.instances * instances})
+                 for name, side in (("prefill", s.prefill), ("decode", s.decode))}  # fmt: skip
+        return replace(self, serving=s.model_copy(update=sides))
+
+
+def load_service(name: str, settings: Sequence[str] = ()) -> Service:
+    """A scenario by name or path, with its serving section.
+
+    Raises
+    ------
+    InputError
+        Every problem of the file.
+    """
+    document = override(yamlfile.load(catalog.find("scenarios", name)), settings)
+    base = Path(name).name
+    stem = next((base.removesuffix(suffix) for suffix in catalog.SUFFIXES if base.endswith(suffix)), base)
+    scenario = scenario_from(document, stem)
+    serving = build(Serving, document, document.value.get("serving") or {}, ("serving",))
+    scheduler_of(serving.scheduler, document, ("serving", "scheduler"))
+    return Service(scenario, serving, document)
+
+
+def requests_of(service: Service, seed: int | None = None) -> Requests:
+    """The requests that the scenario itself makes.
+
+    Raises
+    ------
+    InputError
+        When it makes none.
+    """
+    spec = service.serving.trace
+    if spec is None:
+        raise InputError("no requests: name a trace with --trace FILE, or state serving.trace in the scenario")
+    return generate(spec if seed is None else spec.model_copy(update={"seed": seed})).requests
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What instances of one kind are made of; searched fleets share it."""
+
+    name: str
+    role: str
+    scenario: Scenario
+    steps: Steps
+    scheduler: Scheduler
+    room: Room
+
+
+def kinds_of(service: Service, requests: Requests) -> tuple[Kind, ...]:
+    """Price every kind of instance once.
+
+    Raises
+    ------
+    InputError
+        When a plan cannot be priced, or has no room for KV.
+    """
+    s = service.serving
+    context = max(1, int((requests.prompt + requests.output / 2).mean()))
+    at = ("serving", "scheduler")
+    if s.prefill is None or s.decode is None:
+        rule = scheduler_of(s.scheduler, service.document, at)
+        return (_kind("instances", "mixed", service.scenario, rule, context),)
+    found = []
+    for role, side in (("prefill", s.prefill), ("decode", s.decode)):
+        where = ("serving", role, "scheduler") if side.scheduler else at
+        rule = scheduler_of(side.scheduler or s.scheduler, service.document, where)
+        found.append(_kind(role, role, service.side(side), rule, context))
+    return tuple(found)
+
+
+def _kind(name: str, role: str, scenario: Scenario, rule: Scheduler, context: int) -> Kind:
+    tokens = min(rule.budget, STEP_TOKENS)
+    steps = step_tables(scenario, stack_of(scenario), tokens, rule.max_sequences)
+    return Kind(name, role, scenario, steps, rule, room(scenario, tokens, context))
+
+
+def stack_of(scenario: Scenario) -> Stack | None:
+    """What the stack of the first pool adds to a step; None when it names none that is known."""
+    name = scenario.cluster.pools[0].stack
+    return load_stack(name) if name in stack_names() else None
+
+
+def fleet_of(service: Service, kinds: Sequence[Kind]) -> Fleet:
+    """The instances of a service."""
+    s = service.serving
+    sides = {
+        "instances": s.instances,
+        **{n: side.instances for n, side in (("prefill", s.prefill), ("decode", s.decode)) if side},
+    }
+    tiers = tuple(
+        Tier(t.tier, float(t.capacity_bytes), float(t.bandwidth_bytes_per_s),
+             float(t.write_bandwidth_bytes_per_s or t.bandwidth_bytes_per_s), float(t.latency_s or 0.0))
+        for t in s.tiers
+    )  # fmt: skip
+    groups = []
+    for kind in kinds:
+        wire = Wire()
+        if kind.role == "prefill" and s.transfer is not None:
+            wire = Wire(kind.room.token_bytes / float(s.transfer.bandwidth_bytes_per_s), float(s.transfer.latency_s or 0.0))
+        pages = (s.kv_tokens or kind.room.tokens) // s.block
+        groups.append(Group(kind.name, sides[kind.name], kind.steps, kind.scheduler, pages, kind.role,
+                            tiers, kind.room.token_bytes, wire))  # fmt: skip
+    return Fleet(tuple(groups), s.block, s.routing, s.prefix_cache)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A run with what it was asked and how long it took."""
+
+    service: Service
+    kinds: tuple[Kind, ...]
+    run: Run
+    slo: Mapping[str, float]
+    wall_s: float
+    found: Mapping[str, Any] | None = None
+    """Of a search: what was searched, and every step of it."""
+
+    @property
+    def good(self) -> float:
+        """Share of the requests that meet every target."""
+        return float(within(self.run, self.slo).mean())
+
+
+def answer(
+    service: Service, requests: Requests, slo: Mapping[str, float] | None = None, kinds: tuple[Kind, ...] = ()
+) -> Answer:
+    """Serve the requests."""
+    made = kinds or kinds_of(service, requests)
+    start = time.perf_counter()
+    run = simulate(requests, fleet_of(service, made))
+    wall = time.perf_counter() - start
+    return Answer(service, made, run, service.serving.slo.limits() if slo is None else slo, wall)
+
+
+def find(service: Service, requests: Requests, what: str, slo: Mapping[str, float] | None = None) -> Answer:
+    """The fewest instances (``chips``) or the highest rate (``rate``) with 90 % of the requests good.
+
+    Bisection over the same requests every time (common random numbers): a rate is the trace's own, scaled.
+
+    Raises
+    ------
+    InputError
+        Without targets: everything would be good.
+    """
+    kinds = kinds_of(service, requests)
+    targets = service.serving.slo.limits() if slo is None else slo
+    if not targets:
+        raise InputError("a search needs targets: --slo ttft=1s,tpot=50ms, or serving.slo in the scenario")
+    tried: list[dict[str, Any]] = []
+
+    def at(size: int, scale: float) -> Answer:
+        found = answer(service.sized(size), requests.scaled(scale), targets, kinds)
+        tried.append({"instances": size, "rate_scale": scale, "goodput_share": found.good})
+        return found
+
+    best = _fewest(at) if what == "chips" else _highest(at, _instances(service))
+    return replace(best, found={"what": what, "share": GOOD, "met": best.good >= GOOD, "tried": tried})
+
+
+def _instances(service: Service) -> int:
+    return service.serving.instances if service.serving.prefill is None else 1
+
+
+MOST = 1024
+"""Instances a search goes up to."""
+
+
+def _fewest(at: Any) -> Answer:
+    high = 1
+    best: Answer = at(1, 1.0)
+    while best.good < GOOD and high < MOST:
+        high *= 2
+        best = at(high, 1.0)
+    low = high // 2
+    while best.good >= GOOD and high - low > 1:
+        middle = (low + high) // 2
+        tried: Answer = at(middle, 1.0)
+        low, high, best = (low, middle, tried) if tried.good >= GOOD else (middle, high, best)
+    return best
+
+
+def _highest(at: Any, size: int) -> Answer:
+    scale = 1.0
+    best: Answer = at(size, scale)
+    step = 2.0 if best.good >= GOOD else 0.5
+    while (best.good >= GOOD) == (step > 1) and 1e-4 < scale < 1e4:
+        scale *= step
+        tried: Answer = at(size, scale)
+        if step < 1 or tried.good >= GOOD:
+            best = tried
+        elif tried.good < GOOD:
+            break
+    low, high = (scale / 2, scale) if step > 1 else (scale, scale * 2)
+    while high / low > 1.01:
+        middle = float(np.sqrt(low * high))
+        tried = at(size, middle)
+        low, high, best = (middle, high, tried) if tried.good >= GOOD else (low, middle, best)
+    return best

@@ -1,0 +1,55 @@
+"""How fast requests are simulated, in one warm process on one core (pytest-benchmark)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.serve.engine import Fleet, simulate
+from hwmodel.serve.readers import read
+from hwmodel.serve.requests import Requests
+from hwmodel.serve.simulate import fleet_of, kinds_of, load_service
+
+
+def w1(shared: Path) -> Requests:
+    return read(shared / "traces" / "w1" / "w1.csv", "", ("arrived_at", "num_prefill_tokens", "num_decode_tokens"))
+
+
+def cpu_seconds(work: Requests, fleet: Fleet, tries: int) -> float:
+    """Least processor time of some runs: a busy machine takes longer, never shorter."""
+    simulate(work, fleet)
+    best = float("inf")
+    for _ in range(tries):
+        start = time.process_time()
+        simulate(work, fleet)
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def test_w1_at_more_than_ten_thousand_requests_a_second(shared: Path) -> None:
+    """1,000 requests, about 28,000 iterations; the fastest peer does 1,100 a second."""
+    work, service = w1(shared), load_service("w1_llama_8b_h100")
+    seconds = cpu_seconds(work, fleet_of(service, kinds_of(service, work)), 7)
+    print(f"W1: {len(work) / seconds:,.0f} requests a second")
+    assert len(work) / seconds > 10_000
+
+
+def test_mooncake_on_eight_instances_in_two_seconds(shared: Path) -> None:
+    work = read(shared / "traces" / "mooncake" / "conversation_trace.jsonl")
+    service = load_service("w1_llama_8b_h100", ["serving.instances=8"])
+    seconds = cpu_seconds(work, fleet_of(service, kinds_of(service, work)), 3)
+    print(f"Mooncake: {seconds:.2f} s for {len(work):,} requests")
+    assert seconds < 2.0
+
+
+@pytest.mark.parametrize("scheduler", ["vllm", "sglang", "sarathi"])
+def test_serve_w1(shared: Path, scheduler: str, benchmark: Any) -> None:
+    work, service = w1(shared), load_service("w1_llama_8b_h100", [f"serving.scheduler={scheduler}"])
+    fleet = fleet_of(service, kinds_of(service, work))
+    run = benchmark(simulate, work, fleet)
+    assert run.finished.all()
+    if benchmark.stats:
+        benchmark.extra_info["requests_per_s"] = len(work) / benchmark.stats["mean"]
