@@ -42,7 +42,7 @@ def _totals(found: dict[str, Any]) -> RenderableType:
         ("output", f"{found['output_tokens_per_s']:,.1f} tokens/s"),
         ("prefix hits", f"{found['prefix_hit_rate']:.1%} of the input tokens"),
         ("preemptions", f"{found['preemptions']:,}"),
-        ("iterations", f"{found['iterations']:,}, simulated in {_s(found['wall_s'])}"),
+        ("iterations", f"{found['iterations']:,}"),
         ("physical floor", f"TTFT {_s(floor['ttft_s'])}, TPOT {_s(floor['tpot_s'])}: the mean prompt and one sequence alone"),
     ]  # fmt: skip
     if found["cost"]:

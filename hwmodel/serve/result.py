@@ -174,7 +174,9 @@ def rows(answer: Answer) -> list[dict[str, Any]]:
             "output": int(run.requests.output[i]), "session": int(run.requests.session[i]),
         }  # fmt: skip
         row |= {name: float(value[i]) if np.isfinite(value[i]) else None for name, value in latencies.items()}
-        row |= {"cached_tokens": max(0, int(run.req[i, c.HIT])), "preempted": int(run.req[i, c.PREEMPTED]),
+        row |= {"cached_tokens": max(0, int(run.req[i, c.HIT])), "loaded_tokens": int(run.req[i, c.LOADED]),
+                "load_s": float(run.when[i, c.LOADING_S]), "transfer_s": float(run.when[i, c.TRANSFER_S]),
+                "preempted": int(run.req[i, c.PREEMPTED]),
                 "instance": int(run.req[i, c.AT]), "rejected": REASONS.get(int(run.req[i, c.REASON]), "")}  # fmt: skip
         found.append(row)
     return found

@@ -149,8 +149,7 @@ def fleet_of(service: Service, kinds: Sequence[Kind]) -> Fleet:
         **{n: side.instances for n, side in (("prefill", s.prefill), ("decode", s.decode)) if side},
     }
     tiers = tuple(
-        Tier(t.tier, float(t.capacity_bytes), float(t.bandwidth_bytes_per_s),
-             float(t.write_bandwidth_bytes_per_s or t.bandwidth_bytes_per_s), float(t.latency_s or 0.0))
+        Tier(t.tier, float(t.capacity_bytes), float(t.bandwidth_bytes_per_s), float(t.latency_s or 0.0))
         for t in s.tiers
     )  # fmt: skip
     groups = []
