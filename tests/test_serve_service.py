@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -264,3 +265,27 @@ def test_a_session_lasts_from_its_first_arrival_to_its_last_answer() -> None:
     after, session = np.array([-1, 0, -1]), np.array([0, 0, 1])
     work = requests([1.0, 0.0, 0.0], [10, 10, 10**8], 1, after=after, gap_s=np.array([0, 3.0, 0]), session=session)
     assert session_s(simulate(work, fleet(proportional(1e-3)))) == pytest.approx([3.02])
+
+
+def test_a_folder_gets_the_answer_and_a_row_per_request(tmp_path: Path) -> None:
+    found = CliRunner().invoke(
+        cli, ["simulate", "w1_llama_8b_h100", "--requests", "20", "--out", str(tmp_path / "out"), "--json"]
+    )
+    assert found.exit_code == 0, found.output
+    told = json.loads((tmp_path / "out" / "simulate.json").read_text())
+    lines = (tmp_path / "out" / "requests.csv").read_text().splitlines()
+    assert len(lines) == 21
+    column = lines[0].split(",").index("ttft_s")
+    assert np.mean([float(line.split(",")[column]) for line in lines[1:]]) == pytest.approx(told["ttft_s"]["mean"])
+
+
+def test_nobody_served_is_told_by_the_exit_status(tmp_path: Path) -> None:
+    """Prompts of a million tokens fit nowhere: status 3, and the reason."""
+    (tmp_path / "long.csv").write_text("at,in,out\n0,1000000,5\n1,1000000,5\n")
+    arguments = ["simulate", "w1_llama_8b_h100", "--trace", str(tmp_path / "long.csv"), "--columns", "at,in,out", "--json"]
+    found = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert found.return_value == 3
+    told = json.loads(found.stdout)
+    assert told["requests"]["rejected"] == 2
+    assert told["ttft_s"] is None
+    assert "does not fit" in next(iter(told["requests"]["reasons"]))
