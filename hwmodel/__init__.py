@@ -25,6 +25,9 @@ _HOMES = {
     "Result": "hwmodel.result",
     "fit": "hwmodel.fit",
     "operation": "hwmodel.operation",
+    "explain": "hwmodel.explain",
+    "compare": "hwmodel.compare",
+    "offer": "hwmodel.offer",
     "claims": "hwmodel.claims",
     "InputError": "hwmodel.spec.errors",
 }
@@ -32,9 +35,12 @@ __all__ = ["__version__", *_HOMES]  # noqa: PLE0604  the keys of _HOMES are stri
 
 if TYPE_CHECKING:
     from hwmodel.claims import claims as claims
+    from hwmodel.compare import compare as compare
+    from hwmodel.explain import explain as explain
     from hwmodel.fit import fit as fit
     from hwmodel.hardware import load_chip as load_chip
     from hwmodel.model.load import load_model as load_model
+    from hwmodel.offer import offer as offer
     from hwmodel.operation import operation as operation
     from hwmodel.result import Result as Result
     from hwmodel.run import run as run

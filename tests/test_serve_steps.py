@@ -14,6 +14,7 @@ from hwmodel.serve.kv import room
 from hwmodel.serve.pricing import priced
 from hwmodel.serve.steps import deviations, random_steps, step_tables
 from hwmodel.served.stack import load_stack
+from hwmodel.served.step import OVERLAP
 from hwmodel.spec.errors import InputError
 
 TOKENS, SEQUENCES = 4096, 256
@@ -70,8 +71,9 @@ def test_a_stack_adds_gaps_per_kernel_and_host_time_per_sequence() -> None:
     bare, vllm = (step_tables(scenario, stack, 1024, 64) for stack in (None, load_stack("vllm")))
     stack = load_stack("vllm")
     point = np.array([[32, 1000, 0, 1, 0.0]])
-    kernels = float(priced(scenario, "decode", None).times.sum())
-    assert vllm.times(point)[0] - bare.times(point)[0] == pytest.approx(stack.gap_s * kernels + 32 * stack.sequence_s, rel=1e-6)
+    plain = priced(scenario, "decode", None)
+    more = (stack.gap_s - OVERLAP) * float(plain.times.sum()) + 32 * stack.sequence_s - plain.host_s
+    assert vllm.times(point)[0] - bare.times(point)[0] == pytest.approx(more, rel=1e-6)
 
 
 def test_room_is_what_weights_and_activations_leave() -> None:

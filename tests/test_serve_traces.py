@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from hwmodel.serve.readers import read
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.result import to_dict
 from hwmodel.serve.simulate import Answer, answer, kinds_of, load_service
-from hwmodel.serve.steps import TABLES
 
 pytestmark = pytest.mark.shared
 FLOOR_TTFT_S, FLOOR_TPOT_S = 14.9e-3, 4.95e-3
@@ -92,21 +90,14 @@ def test_a_measured_server_of_llama(shared: Path) -> None:
 
 
 def test_a_measured_server_of_qwen3_experts(shared: Path) -> None:
-    """TPOT and makespan within 15 %; TTFT is missed, and by what.
+    """TPOT and makespan within 15 %, TTFT within 30 %.
 
-    The run is at the edge of its 256 sequences: the mean of TTFT is the wait for a place. The model's steps are 5 % short, its
-    TTFT a third; with steps as long as measured, which is a look at why and no prediction, TTFT is within 30 % too.
+    The run is at the edge of its 256 sequences: the mean of TTFT is the wait for a place, and steps 5 % shorter make it a third
+    shorter.
     """
     work, truth = measured(shared, "RTXPRO6000_Qwen3-30B-A3B-Instruct-2507", "sharegpt_qwen3")
     found = server(work, "qwen3-30b-a3b", "[{expert: {degree: 2}}]", 2)
     off = errors(found, truth)
     assert abs(off["tpot"]) < 0.15
     assert abs(off["makespan"]) < 0.15
-    assert -0.45 < off["ttft"] < -0.30, "missed by this much; a change that mends it changes this line"
-    longer = 1 / (1 + off["tpot"])
-    service, kind = found.service, found.kinds[0]
-    steps = replace(kind.steps, **{name: getattr(kind.steps, name) * longer for name in TABLES})
-    as_measured = errors(answer(service, work, kinds=(replace(kind, steps=steps),)), truth)
-    assert abs(as_measured["tpot"]) < 0.02
-    assert abs(as_measured["ttft"]) < 0.30
-    assert truth["ttft"] > 5 * 0.139, "the mean is made by the queue: half of the requests wait for 139 ms at most"
+    assert abs(off["ttft"]) < 0.30

@@ -1,7 +1,8 @@
 "use strict";
 (function () {
   const tip = document.getElementById("tip"), said = document.getElementById("said");
-  function hide() { tip.hidden = true; }
+  let kept = false;  // a mark that the keyboard chose keeps its words while the page scrolls to it
+  function hide() { tip.hidden = true; kept = false; }
   function showAt(text, x, y) {
     tip.textContent = text;
     tip.hidden = false;
@@ -12,13 +13,13 @@
   const markOf = (target) => target.closest ? target.closest("[data-tip]") : null;
   document.addEventListener("pointermove", (event) => {
     const mark = markOf(event.target);
-    if (mark) showAt(mark.dataset.tip, event.clientX, event.clientY); else hide();
+    if (mark) showAt(mark.dataset.tip, event.clientX, event.clientY); else if (!kept) hide();
   });
   document.addEventListener("pointerdown", (event) => {
     const mark = markOf(event.target);
     if (mark) showAt(mark.dataset.tip, event.clientX, event.clientY);
   });
-  document.addEventListener("scroll", hide, { passive: true });
+  document.addEventListener("scroll", () => { if (!kept) hide(); }, { passive: true, capture: true });
 
   // charts: arrow keys walk the marks, + and - zoom
   for (const chart of document.querySelectorAll("svg.chart")) {
@@ -44,6 +45,7 @@
       if (box.left < frame.left || box.right > frame.right) chart.parentElement.scrollLeft += box.left - frame.left - frame.width / 2;
       const now = mark.getBoundingClientRect();
       showAt(mark.dataset.tip, now.left + now.width / 2, now.bottom - 10);
+      kept = true;
       said.textContent = mark.dataset.tip;
     });
   }
