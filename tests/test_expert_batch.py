@@ -285,7 +285,7 @@ def test_optimize_prints_the_batch_per_expert(capsys: pytest.CaptureFixture[str]
     assert found["proof"]["placement"]["agrees"]
     text = _call(capsys, *ask)[1]
     assert "tokens per expert" in text
-    assert "placement of every op by itself (dynamic programming, gap 0): as planned" in text
+    assert "placement of every op by itself (dynamic programming, gap 0): as planned (on one pool)" in text
 
 
 @pytest.mark.parametrize("kind", ["batch", "tornado"])

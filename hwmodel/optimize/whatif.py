@@ -114,7 +114,7 @@ def _elasticity(plan: Fixed, one: Parameter, most: int) -> Elasticity:
     time = _slope([plan.step_s(end) for end in ends], STEP) if one.enters_time else 0.0
     usd = None
     if plan.base.cost is not None:
-        moves = one.enters_time or one.kind == "price"
+        moves = one.kind == "price" or (one.enters_time and plan.touched(ends[1]))
         usd = _slope([plan.usd_per_mtok(end) or 1.0 for end in ends], STEP) if moves else 0.0
     rate, note = _throughput(plan, one, most) if one.kind == "capacity" and not one.cache else (None, "")
     return Elasticity(one.path, value, one.text, one.kind, time, usd, rate, note)
