@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from hwmodel.kernels import kinds
 from hwmodel.kernels.correction import N_AXES, correct
 from hwmodel.kernels.resolve import FACTORS, TERMS, resolve
 from hwmodel.model.dtypes import WIDEST
-from hwmodel.routing import Routing
+from hwmodel.routing import Experts, Routing
 from hwmodel.spec.errors import InputError, InternalError
 
 Array = NDArray[np.float64]
@@ -195,8 +195,15 @@ def operand_type(chip: Chip, wanted: tuple[str, ...], notes: list[str] | None = 
 def _bins(op: Op, graph: OpGraph, routing: Routing) -> Array:
     if op.experts is None:
         return np.zeros((c.N_BINS, 2))
-    groups, of = graph.degrees.get(f"{op.pool}.ep", 1), op.experts
-    layers = [layer for layer, which in enumerate(graph.sequence) if graph.segments[which].name == op.segment]
+    layers: tuple[int, ...] = ()
+    if routing.kind == "measured":
+        layers = tuple(layer for layer, which in enumerate(graph.sequence) if graph.segments[which].name == op.segment)
+    return _bins_of(routing, op.experts, graph.degrees.get(f"{op.pool}.ep", 1), layers)
+
+
+@lru_cache(maxsize=4096)
+def _bins_of(routing: Routing, of: Experts, groups: int, layers: tuple[int, ...]) -> Array:
+    """The bins of experts spread over groups of chips; equal ones are worked out once, and only read."""
     return routing.bins(of.total, of.topk, of.held, groups, of.first, of.redundant, layers, of.ranked)
 
 
