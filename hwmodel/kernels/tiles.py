@@ -7,13 +7,16 @@ from hwmodel.kernels import columns as c
 
 
 @njit(cache=True)
-def product_time(m: float, n: float, k: float, groups: float, peak: float, device: np.ndarray) -> float:
+def product_time(
+    m: float, n: float, k: float, groups: float, peak: float, device: np.ndarray, enough: float = -1.0
+) -> float:
     """Seconds (s) of compute for `groups` products (m x k)(k x n) on one chip.
 
     tiles = groups ceil(m/tm) ceil(n/tn); waves = ceil(tiles splits / cores); t = waves 2 tm tn ceil(k/splits) cores / peak,
     the best over the chip's tiles. Fewer tiles than cores are split along k. With CORES = 0: 2 m n k groups / peak.
 
-    m, n, k, groups : sizes, m may be a mean; peak : FLOP/s as reached; device : (N_DEVICE,)
+    m, n, k, groups : sizes, m may be a mean; peak : FLOP/s as reached; device : (N_DEVICE,); enough : s, a time below
+    which the rest of the tiles need no look (the answer is then no more than this)
     """
     if m <= 0.0 or n <= 0.0 or k <= 0.0:
         return 0.0
@@ -27,6 +30,8 @@ def product_time(m: float, n: float, k: float, groups: float, peak: float, devic
             break
         tiles = groups * np.ceil(m / rows - 1e-9) * np.ceil(n / cols - 1e-9)
         best = min(best, tiled_time(tiles, rows, cols, k, peak, cores, device[c.SPLIT_K]))
+        if best < enough:
+            break
     return best
 
 
