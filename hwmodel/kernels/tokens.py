@@ -1,0 +1,187 @@
+"""Micro-batches that walk a chain of blocks over lanes: the schedule without a queue of events, with jumps over equal layers.
+
+Where every block of a layer waits for the block before it and for nothing else, a micro-batch is one token: it is at one
+place at any time. First come, first served on every lane is then the token that is ready first. The states of a run of equal
+layers repeat, shifted in time, once the schedule is periodic (max-plus linear; Baccelli et al., Synchronization and Linearity,
+1992, section 3.7): what is left of the run is a product.
+
+Arrays of a chain
+-----------------
+first : (segments + 1,) first block of each segment; lane : (blocks,) int; segment, stage, count : (runs,) equal layers of one
+step in order, from the embedding to the head; inner : (runs,) 1 where a layer goes on in the block that the layer before it in
+the run ended in; edge : (runs,) the same towards the run before (cyclic: steps follow one another); seconds : (blocks,) s.
+A state is a row of integers per token: round, run, layer of the run, block of the layer, layers done.
+"""
+
+import numpy as np
+from numba import njit
+
+ROUND, RUN, LAYER, BLOCK, DONE = 0, 1, 2, 3, 4
+N_STATE = 5
+SAME = 1e-12
+"""Relative difference of times below which two states are one."""
+
+
+@njit(cache=True, nogil=True)
+def block_end(
+    at: np.ndarray, limit: int, first: np.ndarray, segment: np.ndarray, count: np.ndarray, inner: np.ndarray,
+    edge: np.ndarray, seconds: np.ndarray,
+) -> float:  # fmt: skip
+    """Seconds (s) of the uninterrupted block that a token starts; moves its state behind it. `limit`: rounds until it stops."""
+    total = 0.0
+    while True:
+        s = segment[at[RUN]]
+        total += seconds[first[s] + at[BLOCK]]
+        at[BLOCK] += 1
+        if first[s] + at[BLOCK] < first[s + 1]:
+            return total
+        at[BLOCK] = 0
+        at[LAYER] += 1
+        at[DONE] += 1
+        if at[LAYER] < count[at[RUN]]:
+            if inner[at[RUN]] == 1:
+                continue
+            return total
+        at[LAYER] = 0
+        at[RUN] += 1
+        if at[RUN] == segment.shape[0]:
+            at[RUN] = 0
+            at[ROUND] += 1
+            if at[ROUND] == limit:
+                return total
+        if edge[at[RUN]] == 0:
+            return total
+
+
+@njit(cache=True, nogil=True)
+def next_token(at: np.ndarray, ready: np.ndarray, limit: int) -> int:
+    """The token that is ready first (of equal ones that of the lower layer, then of the lower number); -1 when all are done."""
+    found = -1
+    for b in range(ready.shape[0]):
+        if at[b, ROUND] < limit and (
+            found < 0 or ready[b] < ready[found] or (ready[b] == ready[found] and at[b, DONE] < at[found, DONE])
+        ):
+            found = b
+    return found
+
+
+@njit(cache=True, nogil=True)
+def drained(
+    at: np.ndarray, ready: np.ndarray, free: np.ndarray, limit: int, lanes: int, first: np.ndarray, lane: np.ndarray,
+    segment: np.ndarray, stage: np.ndarray, count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray,
+) -> float:  # fmt: skip
+    """End (s) of the step number `limit` when nothing follows it; the state is used up."""
+    end = 0.0
+    for b in range(ready.shape[0]):
+        end = max(end, ready[b])
+    while True:
+        b = next_token(at, ready, limit)
+        if b < 0:
+            return end
+        run = at[b, RUN]
+        where = stage[run] * lanes + lane[first[segment[run]] + at[b, BLOCK]]
+        start = max(ready[b], free[where])
+        ready[b] = start + block_end(at[b], limit, first, segment, count, inner, edge, seconds)
+        free[where] = ready[b]
+        end = max(end, ready[b])
+
+
+@njit(cache=True, nogil=True)
+def repeats(
+    at: np.ndarray, ready: np.ndarray, free: np.ndarray, old: np.ndarray, old_ready: np.ndarray, old_free: np.ndarray
+) -> bool:
+    """Whether every token stands one layer further in the same run than in an older state, and all times moved alike."""
+    moved = ready[0] - old_ready[0]
+    tolerance = SAME * ready[0]
+    idle, old_idle = ready.min(), old_ready.min()
+    for b in range(ready.shape[0]):
+        if (
+            at[b, ROUND] != at[0, ROUND] or at[b, RUN] != at[0, RUN] or old[b, ROUND] != at[b, ROUND] or old[b, RUN] != at[b, RUN]
+            or at[b, BLOCK] != old[b, BLOCK] or at[b, LAYER] != old[b, LAYER] + 1
+            or abs(ready[b] - old_ready[b] - moved) > tolerance
+        ):  # fmt: skip
+            return False
+    # a lane that is free before the first token comes is as good as free then
+    for k in range(free.shape[0]):
+        if abs(max(free[k], idle) - max(old_free[k], old_idle) - moved) > tolerance:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def walk(
+    tokens: int, rounds: int, lanes: int, first: np.ndarray, lane: np.ndarray, segment: np.ndarray, stage: np.ndarray,
+    count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray, ends: np.ndarray,
+) -> None:  # fmt: skip
+    """Ends (s) of 1, 2, ..., `rounds` steps one behind the other, each as if nothing followed it; ends : (rounds,) s, out."""
+    at = np.zeros((tokens, N_STATE), np.int64)
+    ready = np.zeros(tokens)
+    free = np.zeros(lanes * (stage.max() + 1))
+    old, old_ready, old_free = at.copy(), ready.copy(), free.copy()
+    trial = at[0].copy()
+    known = 0
+    target = 1
+    while True:
+        b = next_token(at, ready, rounds + 1)
+        run = at[b, RUN]
+        crosses = at[b, ROUND] == target
+        where = stage[run] * lanes + lane[first[segment[run]] + at[b, BLOCK]]
+        trial[:] = at[b]
+        took = block_end(trial, rounds + 2, first, segment, count, inner, edge, seconds)
+        if crosses or (trial[ROUND] == target and (trial[RUN] > 0 or trial[LAYER] > 0 or trial[BLOCK] > 0)):
+            ends[target - 1] = drained(
+                at.copy(), ready.copy(), free.copy(), target, lanes, first, lane, segment, stage, count, inner, edge, seconds
+            )
+            target += 1
+            if target > rounds:
+                return
+        start = max(ready[b], free[where])
+        ready[b] = start + took
+        free[where] = ready[b]
+        layer = at[b, DONE]
+        at[b] = trial
+        if b != 0 or trial[DONE] == layer:
+            continue
+        # token 0 is in a further layer: compare with where all were when it was in the last one
+        if known > 0 and repeats(at, ready, free, old, old_ready, old_free):
+            most = at[:, LAYER].max()
+            left = count[at[0, RUN]] - 1 - most
+            if left > 0:
+                moved = (ready[0] - old_ready[0]) * left
+                for k in range(free.shape[0]):
+                    free[k] = max(free[k], ready.min()) + moved
+                for k in range(tokens):
+                    ready[k] += moved
+                    at[k, LAYER] += left
+                    at[k, DONE] += left
+            known = 0
+            continue
+        known = 1
+        old[:], old_ready[:], old_free[:] = at, ready, free
+
+
+@njit(cache=True, nogil=True)
+def steady(
+    tokens: int, alone: int, lanes: int, first: np.ndarray, lane: np.ndarray, segment: np.ndarray, stage: np.ndarray,
+    count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray, rounds: int, many: int,
+) -> tuple[float, float]:  # fmt: skip
+    """(makespan, period) in s: the end of an isolated step, and the time between two steps of a sequence in steady state.
+
+    One token, or one lane, is a sum. Else the period is the last of the first `rounds` steps' when those before it took as
+    long, and the mean from there to step `many` when they did not. alone : 1 where there is one lane in all.
+    """
+    total = 0.0
+    for r in range(segment.shape[0]):
+        layer = 0.0
+        for k in range(first[segment[r]], first[segment[r] + 1]):
+            layer += seconds[k]
+        total += layer * count[r]
+    if tokens == 1 or alone == 1:
+        return tokens * total, tokens * total
+    ends = np.zeros(many)
+    walk(tokens, rounds, lanes, first, lane, segment, stage, count, inner, edge, seconds, ends)
+    last = ends[rounds - 1]
+    if abs(last - 2.0 * ends[rounds - 2] + ends[rounds - 3]) <= 1e-9 * last:
+        return ends[0], last - ends[rounds - 2]
+    walk(tokens, many, lanes, first, lane, segment, stage, count, inner, edge, seconds, ends)
+    return ends[0], (ends[many - 1] - last) / (many - rounds)
