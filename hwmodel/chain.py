@@ -43,9 +43,25 @@ class Chain:
         return float(found[0]), float(found[1])
 
 
+def _runs(order: Program) -> list[tuple[tuple[int, int], int]]:
+    """((segment, stage), how many layers) of one step."""
+    return [(key, len(list(group))) for key, group in groupby(zip(order.segment.tolist(), order.stage.tolist(), strict=True))]
+
+
+def unchained(order: Program) -> Chain:
+    """A program with every task a block of its own: what sums over lanes are made of, not to be walked."""
+    runs = _runs(order)
+    keys = np.array([key for key, _ in runs])
+    none = np.zeros(len(runs), dtype=np.int64)
+    return Chain(
+        order.tasks, order.lane, keys[:, 0].copy(), keys[:, 1].copy(), np.array([count for _, count in runs]), none, none,
+        np.arange(len(order.lane) + 1), len(order.lanes), False,
+    )  # fmt: skip
+
+
 def chain(order: Program) -> Chain | None:
     """The chain that a program is; None where blocks run side by side, or weights are fetched ahead."""
-    runs = [(key, len(list(group))) for key, group in groupby(zip(order.segment.tolist(), order.stage.tolist(), strict=True))]
+    runs = _runs(order)
     cuts: dict[int, list[int]] = {}
     edge, inner = [], []
     for position, ((segment, stage), count) in enumerate(runs):

@@ -90,14 +90,16 @@ def drained(
 def repeats(
     at: np.ndarray, ready: np.ndarray, free: np.ndarray, old: np.ndarray, old_ready: np.ndarray, old_free: np.ndarray
 ) -> bool:
-    """Whether every token stands one layer further in the same run than in an older state, and all times moved alike."""
-    moved = ready[0] - old_ready[0]
+    """Whether all tokens stand equally many layers further in one run than in an older state, and all times moved alike."""
+    layers, moved = at[0, LAYER] - old[0, LAYER], ready[0] - old_ready[0]
+    if layers <= 0:
+        return False
     tolerance = SAME * ready[0]
     idle, old_idle = ready.min(), old_ready.min()
     for b in range(ready.shape[0]):
         if (
             at[b, ROUND] != at[0, ROUND] or at[b, RUN] != at[0, RUN] or old[b, ROUND] != at[b, ROUND] or old[b, RUN] != at[b, RUN]
-            or at[b, BLOCK] != old[b, BLOCK] or at[b, LAYER] != old[b, LAYER] + 1
+            or at[b, BLOCK] != old[b, BLOCK] or at[b, LAYER] != old[b, LAYER] + layers
             or abs(ready[b] - old_ready[b] - moved) > tolerance
         ):  # fmt: skip
             return False
@@ -106,6 +108,21 @@ def repeats(
         if abs(max(free[k], idle) - max(old_free[k], old_idle) - moved) > tolerance:
             return False
     return True
+
+
+@njit(cache=True, nogil=True)
+def jump(at: np.ndarray, ready: np.ndarray, free: np.ndarray, layers: int, moved: float, count: int) -> None:
+    """Repeat a cycle of `layers` layers that takes `moved` (s) as often as all tokens stay in their run of `count` layers."""
+    times = (count - 1 - at[:, LAYER].max()) // layers
+    if times <= 0:
+        return
+    idle = ready.min()
+    for k in range(free.shape[0]):
+        free[k] = max(free[k], idle) + moved * times
+    for b in range(ready.shape[0]):
+        ready[b] += moved * times
+        at[b, LAYER] += layers * times
+        at[b, DONE] += layers * times
 
 
 @njit(cache=True, nogil=True)
@@ -119,7 +136,7 @@ def walk(
     free = np.zeros(lanes * (stage.max() + 1))
     old, old_ready, old_free = at.copy(), ready.copy(), free.copy()
     trial = at[0].copy()
-    known = 0
+    passed, keep = 0, 1
     target = 1
     while True:
         b = next_token(at, ready, rounds + 1)
@@ -142,21 +159,15 @@ def walk(
         at[b] = trial
         if b != 0 or trial[DONE] == layer:
             continue
-        # token 0 is in a further layer: compare with where all were when it was in the last one
-        if known > 0 and repeats(at, ready, free, old, old_ready, old_free):
-            most = at[:, LAYER].max()
-            left = count[at[0, RUN]] - 1 - most
-            if left > 0:
-                moved = (ready[0] - old_ready[0]) * left
-                for k in range(free.shape[0]):
-                    free[k] = max(free[k], ready.min()) + moved
-                for k in range(tokens):
-                    ready[k] += moved
-                    at[k, LAYER] += left
-                    at[k, DONE] += left
-            known = 0
+        # token 0 is in a further layer: compare with an older one, kept twice as long every time (Brent, BIT 20, 1980)
+        passed += 1
+        if repeats(at, ready, free, old, old_ready, old_free):
+            jump(at, ready, free, at[0, LAYER] - old[0, LAYER], ready[0] - old_ready[0], count[at[0, RUN]])
+            passed, keep = 0, 1
+        elif passed == keep:
+            passed, keep = 0, 2 * keep
+        else:
             continue
-        known = 1
         old[:], old_ready[:], old_free[:] = at, ready, free
 
 
