@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 
 from hwmodel.kernels.schedule import INPUT
-from hwmodel.kernels.tokens import steady
+from hwmodel.kernels.tokens import N_STATE, steady
 from hwmodel.timeline import MANY_ROUNDS, ROUNDS, Program
 from hwmodel.timing import Array, Ints
 
@@ -38,7 +38,8 @@ class Chain:
         """(makespan, period) in s at one point; the same as `timeline.periods`. durations : (tasks,) s."""
         found = steady(
             batches, int(self.alone), self.lanes, self.first, self.lane, self.segment, self.stage, self.count, self.inner,
-            self.edge, self.seconds(durations), ROUNDS, MANY_ROUNDS,
+            self.edge, self.seconds(durations), ROUNDS, np.zeros((3, batches, N_STATE), dtype=np.int64), np.zeros((3, batches)),
+            np.zeros((3, self.lanes * (1 + int(self.stage.max())))), np.zeros(MANY_ROUNDS),
         )  # fmt: skip
         return float(found[0]), float(found[1])
 

@@ -1,9 +1,9 @@
 """Attention of a few new tokens per sequence over a long cache: bound by reading the cache."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.attention import ATTENTION_CONSTS, causal_pairs, chunk_reach, visible
 from hwmodel.kernels.memory import finish, memory_time
 
@@ -18,7 +18,7 @@ FEATURES = ("caches", "seen", "group", "width")
 rows that share one (of all new tokens), elements of a key."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
     """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
     for q in range(dims.shape[0]):
@@ -29,7 +29,7 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
             found[q, j, 3] = consts[j, 0]
 
 
-@njit(cache=True, nogil=True)
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
@@ -57,7 +57,7 @@ def one(
     finish(compute, memory, chip, out)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:

@@ -1,9 +1,9 @@
 """Collectives among the chips of one pool: alpha-beta with the best algorithm for the size."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 
 KIND = "collective"
 MATRIX = False
@@ -13,7 +13,7 @@ CONSTS = ("bytes", "operation")
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "p2p")
 
 
-@njit(cache=True)
+@bare
 def one_level(
     operation: float,
     size: float,
@@ -59,7 +59,7 @@ def one_level(
     return wire, alpha
 
 
-@njit(cache=True)
+@bare
 def reached(bandwidth: float, peer: float, n: float) -> float:
     """Bandwidth (B/s) of a group of n chips: that of the chip, or of its lanes to the n - 1 others."""
     return min(bandwidth, (n - 1.0) * peer) if peer > 0.0 and n > 1.0 else bandwidth
@@ -69,7 +69,7 @@ FEATURES = ("bytes", "chips")
 """Sizes that a measured correction goes by: bytes of the full buffer, chips that take part."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
     """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
     for q in range(dims.shape[0]):
@@ -78,7 +78,7 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
             found[q, j, 1] = dims[q, j, 1]
 
 
-@njit(cache=True, nogil=True)
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
@@ -109,7 +109,7 @@ def one(
     out[c.TIME] = 0.0 if chip[c.HIDDEN_COLLECTIVES] == 1.0 else wire + alpha
 
 
-@njit(cache=True, nogil=True)
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:

@@ -1,9 +1,9 @@
 """One matrix of a mixture-of-experts layer as a grouped product over the experts of one chip."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.memory import finish, memory_time
 from hwmodel.kernels.routing import distinct_experts, expected_tiles, routed_tokens
 from hwmodel.kernels.tiles import tiled_time
@@ -18,7 +18,7 @@ FEATURES = ("each", "hit", "matrix", "entering")
 expert's matrix, pairs of all chips per pair of this one."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
     """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
     for q in range(dims.shape[0]):
@@ -32,7 +32,7 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
             found[q, j, 3] = dims[q, j, 0] * consts[j, 3] / max(pairs, 1e-9)
 
 
-@njit(cache=True)
+@bare
 def grouped_time(tokens: float, n: float, k: float, peak: float, bins: np.ndarray, device: np.ndarray) -> float:
     """Seconds (s) of compute for the grouped product: expected tiles of every expert, then waves over the cores."""
     cores = device[c.CORES]
@@ -54,7 +54,7 @@ def grouped_time(tokens: float, n: float, k: float, peak: float, bins: np.ndarra
     return best if best < np.inf else 0.0
 
 
-@njit(cache=True)
+@bare
 def grouped_bounds(routed: float, distinct: float, n: float, k: float, peak: float, device: np.ndarray) -> float:
     """An upper bound (s) of `grouped_time` without any sum over loads: E ceil(X / r) <= (E X + (r - 1) P(X > 0)) / r.
 
@@ -78,7 +78,7 @@ NEAR = 1.05
 """The normal law of `expected_tiles` errs by less: what memory hides by more than this share needs no exact sum."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def product(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray,
     routed: float, distinct: float, lazy: bool,
@@ -98,7 +98,7 @@ def product(
     finish(compute, memory, chip, out)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
@@ -107,7 +107,7 @@ def one(
     product(dims, consts, where, bins, chip, out, routed_tokens(dims[0], bins), distinct, lazy)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:

@@ -1,9 +1,9 @@
 """One dense matrix product, y[m, n] = x[m, k] W[n, k]."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.memory import finish, memory_time
 from hwmodel.kernels.tiles import product_time
 
@@ -18,7 +18,7 @@ FEATURES = ("m", "n", "k")
 """Sizes that a measured correction goes by; of grouped products n is that of all groups."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
     """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
     for q in range(dims.shape[0]):
@@ -28,7 +28,7 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
             found[q, j, 2] = dims[q, j, 2]
 
 
-@njit(cache=True, nogil=True)
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
@@ -44,7 +44,7 @@ def one(
     finish(compute, memory, chip, out)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:

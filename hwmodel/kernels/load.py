@@ -1,9 +1,9 @@
 """Weights streamed from a slower memory into the chip before an op uses them."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.routing import distinct_experts
 
 KIND = "load"
@@ -13,7 +13,7 @@ CONSTS = ("weight_bytes",)
 """Bytes per element."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
@@ -26,7 +26,7 @@ def one(
     out[c.TIME] = out[c.WIRE] + out[c.OVERHEAD]
 
 
-@njit(cache=True, nogil=True)
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:

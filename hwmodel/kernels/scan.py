@@ -1,9 +1,9 @@
 """Recurrent mixers: linear attention and state-space layers, whose state replaces the KV cache."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "scan"
@@ -13,7 +13,7 @@ CONSTS = ("state_bytes", "state_flops", "chunk_flops", "activation_bytes")
 """Per head: bytes of the state; FLOP per token in the recurrent form; FLOP per token in the chunked form; bytes per token."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
@@ -30,7 +30,7 @@ def one(
     finish(compute, memory, chip, out)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:

@@ -1,9 +1,9 @@
 """Elementwise work: norms, rotary embedding, activation functions, gathers, cache appends, sampling."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "stream"
@@ -13,7 +13,7 @@ CONSTS = ("activation_bytes", "vector_flops", "kv_bytes", "weight_bytes")
 """Per element of rows x width: activation bytes moved, vector FLOP, KV cache bytes written; weight bytes per column."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
@@ -28,7 +28,7 @@ def one(
     finish(compute, memory, chip, out)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:

@@ -27,8 +27,9 @@ from hwmodel.kernels import (
     transfer,
 )
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.routing import known_distinct, routed_tokens
-from hwmodel.kernels.tokens import steady
+from hwmodel.kernels.tokens import N_STATE, steady
 
 KINDS = (
     "gemm",
@@ -87,6 +88,24 @@ class Sums(NamedTuple):
     layer_times: np.ndarray
 
 
+class Room(NamedTuple):
+    """Room to work in for one point after the other."""
+
+    device: np.ndarray
+    values: np.ndarray
+    dims: np.ndarray
+    one: np.ndarray
+    seconds: np.ndarray
+    chips: np.ndarray
+    total: np.ndarray
+    rows: np.ndarray
+    lanes: np.ndarray
+    state: np.ndarray
+    times: np.ndarray
+    lanes_free: np.ndarray
+    ends: np.ndarray
+
+
 class Sizes(NamedTuple):
     """How much there is of everything."""
 
@@ -102,7 +121,7 @@ class Sizes(NamedTuple):
     many: int
 
 
-@njit(cache=True, nogil=True)
+@bare
 def price_point(
     ops: Ops, values: np.ndarray, bins: np.ndarray, logs: np.ndarray, device: np.ndarray, dims: np.ndarray, out: np.ndarray
 ) -> None:
@@ -140,7 +159,7 @@ def price_point(
             _experts(dims, consts, where, own, chip, o, routed, distinct, True)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def chips(priced: np.ndarray, sums: Sums, sizes: Sizes, parts: float, host: float, time: float, room: np.ndarray,
           out: np.ndarray, at: int, q: int) -> None:  # fmt: skip
     """Write N_POOL columns (s, share) of every pool from column `at`: one chip over one step, on its busiest stage.
@@ -162,11 +181,14 @@ def chips(priced: np.ndarray, sums: Sums, sizes: Sizes, parts: float, host: floa
     for pool in range(sizes.pools):
         best, most = 0, -1.0
         for stage in range(sizes.stages):
-            total = room[pool, stage].sum()
+            total = 0.0
+            for k in range(4):
+                total += room[pool, stage, 0, k] + room[pool, stage, 1, k]
             if total > most:
                 best, most = stage, total
         held, beside = room[pool, best, 0], room[pool, best, 1]
-        held_s, beside_s = held.sum() * parts + host, beside.sum() * parts
+        held_s = (held[0] + held[1] + held[2] + held[3]) * parts + host
+        beside_s = (beside[0] + beside[1] + beside[2] + beside[3]) * parts
         shown = min(1.0, max(0.0, time - held_s) / beside_s) if beside_s > 0.0 else 0.0
         busy, longest, code = 0.0, -1.0, 0
         for k in range(4):
@@ -181,7 +203,7 @@ def chips(priced: np.ndarray, sums: Sums, sizes: Sizes, parts: float, host: floa
         out[at + pool * N_POOL + 6, q] = 4.0 if idle > longest else float(code)
 
 
-@njit(cache=True)
+@bare
 def bound_code(p: np.ndarray, names: np.ndarray) -> int:
     """Code of what takes longest (s) in one execution; names : (N_TIERS + 1,) of the op's memory tiers."""
     if p[c.COMPUTE] >= p[c.MEMORY] and p[c.COMPUTE] >= p[c.WIRE] and p[c.COMPUTE] >= p[c.OVERHEAD]:
@@ -191,7 +213,17 @@ def bound_code(p: np.ndarray, names: np.ndarray) -> int:
     return LINK if p[c.WIRE] >= p[c.OVERHEAD] else OVERHEAD
 
 
-@njit(cache=True, nogil=True)
+@bare
+def largest(values: np.ndarray) -> int:
+    """Index of the largest of some times (s); the first of equal ones."""
+    found = 0
+    for k in range(1, values.shape[0]):
+        if values[k] > values[found]:
+            found = k
+    return found
+
+
+@bare
 def bounds(priced: np.ndarray, sums: Sums, host: float, total: np.ndarray) -> int:
     """Code of what most of a micro-batch's way through all layers is (s); total : (names,) work space."""
     total[:] = 0.0
@@ -205,10 +237,10 @@ def bounds(priced: np.ndarray, sums: Sums, host: float, total: np.ndarray) -> in
                 total[sums.bound_name[u, int(p[c.BOUND_TIER]) + 1]] += p[c.MEMORY] * times
             total[LINK] += p[c.WIRE] * times
             total[OVERHEAD] += p[c.OVERHEAD] * times
-    return int(np.argmax(total))
+    return largest(total)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def layers(priced: np.ndarray, sums: Sums, sizes: Sizes, parts: float, room: np.ndarray, out: np.ndarray, at: int,
            q: int) -> None:  # fmt: skip
     """Write time (s) and bound of one layer of every row of layers, all micro-batches; room : (rows, names)."""
@@ -217,11 +249,14 @@ def layers(priced: np.ndarray, sums: Sums, sizes: Sizes, parts: float, room: np.
         u = sums.layer_op[e]
         room[sums.layer_row[e], bound_code(priced[u], sums.bound_name[u])] += priced[u, c.TIME] * sums.layer_times[e]
     for row in range(sizes.rows):
-        out[at + 2 * row, q] = room[row].sum() * parts
-        out[at + 2 * row + 1, q] = float(np.argmax(room[row]))
+        whole = 0.0
+        for k in range(sizes.names):
+            whole += room[row, k]
+        out[at + 2 * row, q] = whole * parts
+        out[at + 2 * row + 1, q] = float(largest(room[row]))
 
 
-@njit(cache=True, nogil=True)
+@bare
 def lanes(sums: Sums, sizes: Sizes, seconds: np.ndarray, parts: float, room: np.ndarray, out: np.ndarray, at: int,
           q: int) -> None:  # fmt: skip
     """Write the seconds (s) that work takes on every lane per step, in its busiest stage; room : (stages, lanes)."""
@@ -230,7 +265,58 @@ def lanes(sums: Sums, sizes: Sizes, seconds: np.ndarray, parts: float, room: np.
         for k in range(sums.first[sums.segment[r]], sums.first[sums.segment[r] + 1]):
             room[sums.stage[r], sums.lane[k]] += seconds[k] * sums.count[r]
     for lane in range(sizes.lanes):
-        out[at + lane, q] = room[:, lane].max() * parts
+        most = 0.0
+        for stage in range(sizes.stages):
+            most = max(most, room[stage, lane])
+        out[at + lane, q] = most * parts
+
+
+@bare
+def table(
+    ops: Ops, sums: Sums, sizes: Sizes, room: Room, bins: np.ndarray, logs: np.ndarray, varied: np.ndarray,
+    routing: np.ndarray, over_at: np.ndarray, over: np.ndarray, parts: np.ndarray, host: np.ndarray, priced: np.ndarray,
+    given: np.ndarray, out: np.ndarray,
+) -> None:  # fmt: skip
+    """Fill the columns of many points (times in s); arrays as in `evaluate`, room to work in given."""
+    values, device, seconds = room.values, room.device, room.seconds
+    at_rows = 3 + N_POOL * sizes.pools
+    at_lanes = at_rows + 2 * sizes.rows
+    for q in range(varied.shape[0]):
+        for k in range(varied.shape[1]):
+            values[k] = varied[q, k]
+        one = room.one
+        if priced.shape[0] > 0:
+            one = priced[q]
+        else:
+            for k in range(over_at.shape[0]):
+                device[over_at[k, 0], over_at[k, 1]] = over[k, q]
+            price_point(ops, values, bins[routing[q]], logs[routing[q]], device, room.dims, one)
+        for k in range(seconds.shape[0]):
+            seconds[k] = 0.0
+            for t in range(sums.blocks[k], sums.blocks[k + 1]):
+                seconds[k] += one[sums.task_op[t], c.TIME] * sums.task_repeats[t]
+        if given.shape[0] > 0:
+            makespan, period = given[q, 0], given[q, 1]
+        else:
+            makespan, period = steady(
+                parts[q], sizes.alone, sizes.lanes, sums.first, sums.lane, sums.segment, sums.stage, sums.count, sums.inner,
+                sums.edge, seconds, sizes.rounds, room.state, room.times, room.lanes_free, room.ends,
+            )
+        time = host[q] + (makespan if sizes.prefill == 1 else period)
+        out[0, q], out[1, q] = time, host[q] + makespan
+        out[2, q] = float(bounds(one, sums, host[q], room.total))
+        cut = float(parts[q])
+        chips(one, sums, sizes, cut, host[q], time, room.chips, out, 3, q)
+        layers(one, sums, sizes, cut, room.rows, out, at_rows, q)
+        lanes(sums, sizes, seconds, cut, room.lanes, out, at_lanes, q)
+        u = sizes.expert_op
+        if u >= 0:
+            own, known = bins[routing[q], ops.bin[u]], logs[routing[q], ops.bin[u]]
+            tokens, here = values[ops.slot[u, 0]], 0.0
+            for k in range(own.shape[0]):
+                here += own[k, 1]
+            out[at_lanes + sizes.lanes, q] = routed_tokens(tokens, own) / here
+            out[at_lanes + sizes.lanes + 1, q] = known_distinct(tokens, own, known)
 
 
 @njit(cache=True, nogil=True)
@@ -247,45 +333,11 @@ def evaluate(
     priced : (points, U, N_OUT) where priced elsewhere, else empty; given : (points, 2) makespan and period (s) where scheduled
     elsewhere, else empty; out : (columns, points).
     """
-    device, values, dims = base.copy(), constant.copy(), np.zeros(N_DIMS)
-    one = np.zeros((ops.kind.shape[0], c.N_OUT))
-    seconds = np.zeros(sums.blocks.shape[0] - 1)
-    pool_room = np.zeros((sizes.pools, sizes.stages, 2, 4))
-    total, row_room = np.zeros(sizes.names), np.zeros((sizes.rows, sizes.names))
-    lane_room = np.zeros((sizes.stages, sizes.lanes))
-    at_rows = 3 + N_POOL * sizes.pools
-    at_lanes = at_rows + 2 * sizes.rows
-    for q in range(varied.shape[0]):
-        for k in range(varied.shape[1]):
-            values[k] = varied[q, k]
-        if priced.shape[0] > 0:
-            one = priced[q]
-        else:
-            for k in range(over_at.shape[0]):
-                device[over_at[k, 0], over_at[k, 1]] = over[k, q]
-            price_point(ops, values, bins[routing[q]], logs[routing[q]], device, dims, one)
-        for k in range(seconds.shape[0]):
-            seconds[k] = 0.0
-            for t in range(sums.blocks[k], sums.blocks[k + 1]):
-                seconds[k] += one[sums.task_op[t], c.TIME] * sums.task_repeats[t]
-        if given.shape[0] > 0:
-            makespan, period = given[q, 0], given[q, 1]
-        else:
-            makespan, period = steady(
-                parts[q], sizes.alone, sizes.lanes, sums.first, sums.lane, sums.segment, sums.stage, sums.count, sums.inner,
-                sums.edge, seconds, sizes.rounds, sizes.many,
-            )
-        time = host[q] + (makespan if sizes.prefill == 1 else period)
-        out[0, q], out[1, q] = time, host[q] + makespan
-        out[2, q] = float(bounds(one, sums, host[q], total))
-        cut = float(parts[q])
-        chips(one, sums, sizes, cut, host[q], time, pool_room, out, 3, q)
-        layers(one, sums, sizes, cut, row_room, out, at_rows, q)
-        lanes(sums, sizes, seconds, cut, lane_room, out, at_lanes, q)
-        u = sizes.expert_op
-        if u >= 0:
-            own = bins[routing[q], ops.bin[u]]
-            tokens = values[ops.slot[u, 0]]
-            here = own[:, 1].sum()
-            out[at_lanes + sizes.lanes, q] = routed_tokens(tokens, own) / here
-            out[at_lanes + sizes.lanes + 1, q] = known_distinct(tokens, own, logs[routing[q], ops.bin[u]])
+    tokens = parts.max() if parts.shape[0] > 0 else 1
+    room = Room(
+        base.copy(), constant.copy(), np.zeros(N_DIMS), np.zeros((ops.kind.shape[0], c.N_OUT)),
+        np.zeros(sums.blocks.shape[0] - 1), np.zeros((sizes.pools, sizes.stages, 2, 4)), np.zeros(sizes.names),
+        np.zeros((sizes.rows, sizes.names)), np.zeros((sizes.stages, sizes.lanes)), np.zeros((3, tokens, N_STATE), np.int64),
+        np.zeros((3, tokens)), np.zeros((3, sizes.stages * sizes.lanes)), np.zeros(sizes.many),
+    )  # fmt: skip
+    table(ops, sums, sizes, room, bins, logs, varied, routing, over_at, over, parts, host, priced, given, out)

@@ -1,12 +1,12 @@
 """Matrix products on a machine of cores that each work on one output tile at a time."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 
 
-@njit(cache=True)
+@bare
 def product_time(
     m: float, n: float, k: float, groups: float, peak: float, device: np.ndarray, enough: float = -1.0
 ) -> float:
@@ -35,7 +35,7 @@ def product_time(
     return best
 
 
-@njit(cache=True)
+@bare
 def tiled_time(tiles: float, rows: float, cols: float, k: float, peak: float, cores: float, may_split: float) -> float:
     """Seconds (s) for `tiles` output tiles of rows x cols with inner length k on `cores` cores that reach `peak` FLOP/s."""
     splits = 1.0

@@ -14,7 +14,8 @@ A state is a row of integers per token: round, run, layer of the run, block of t
 """
 
 import numpy as np
-from numba import njit
+
+from hwmodel.kernels.bare import bare
 
 ROUND, RUN, LAYER, BLOCK, DONE = 0, 1, 2, 3, 4
 N_STATE = 5
@@ -22,7 +23,7 @@ SAME = 1e-12
 """Relative difference of times below which two states are one."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def block_end(
     at: np.ndarray, limit: int, first: np.ndarray, segment: np.ndarray, count: np.ndarray, inner: np.ndarray,
     edge: np.ndarray, seconds: np.ndarray,
@@ -53,7 +54,7 @@ def block_end(
             return total
 
 
-@njit(cache=True, nogil=True)
+@bare
 def next_token(at: np.ndarray, ready: np.ndarray, limit: int) -> int:
     """The token that is ready first (of equal ones that of the lower layer, then of the lower number); -1 when all are done."""
     found = -1
@@ -65,7 +66,7 @@ def next_token(at: np.ndarray, ready: np.ndarray, limit: int) -> int:
     return found
 
 
-@njit(cache=True, nogil=True)
+@bare
 def drained(
     at: np.ndarray, ready: np.ndarray, free: np.ndarray, limit: int, lanes: int, first: np.ndarray, lane: np.ndarray,
     segment: np.ndarray, stage: np.ndarray, count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray,
@@ -86,7 +87,16 @@ def drained(
         end = max(end, ready[b])
 
 
-@njit(cache=True, nogil=True)
+@bare
+def earliest(ready: np.ndarray) -> float:
+    """The smallest of some times (s)."""
+    found = ready[0]
+    for b in range(1, ready.shape[0]):
+        found = min(found, ready[b])
+    return found
+
+
+@bare
 def repeats(
     at: np.ndarray, ready: np.ndarray, free: np.ndarray, old: np.ndarray, old_ready: np.ndarray, old_free: np.ndarray
 ) -> bool:
@@ -95,7 +105,7 @@ def repeats(
     if layers <= 0:
         return False
     tolerance = SAME * ready[0]
-    idle, old_idle = ready.min(), old_ready.min()
+    idle, old_idle = earliest(ready), earliest(old_ready)
     for b in range(ready.shape[0]):
         if (
             at[b, ROUND] != at[0, ROUND] or at[b, RUN] != at[0, RUN] or old[b, ROUND] != at[b, ROUND] or old[b, RUN] != at[b, RUN]
@@ -110,13 +120,16 @@ def repeats(
     return True
 
 
-@njit(cache=True, nogil=True)
+@bare
 def jump(at: np.ndarray, ready: np.ndarray, free: np.ndarray, layers: int, moved: float, count: int) -> None:
     """Repeat a cycle of `layers` layers that takes `moved` (s) as often as all tokens stay in their run of `count` layers."""
-    times = (count - 1 - at[:, LAYER].max()) // layers
+    furthest = 0
+    for b in range(ready.shape[0]):
+        furthest = max(furthest, at[b, LAYER])
+    times = (count - 1 - furthest) // layers
     if times <= 0:
         return
-    idle = ready.min()
+    idle = earliest(ready)
     for k in range(free.shape[0]):
         free[k] = max(free[k], idle) + moved * times
     for b in range(ready.shape[0]):
@@ -125,17 +138,31 @@ def jump(at: np.ndarray, ready: np.ndarray, free: np.ndarray, layers: int, moved
         at[b, DONE] += layers * times
 
 
-@njit(cache=True, nogil=True)
+@bare
+def keep_state(state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray, source: int, target: int) -> None:
+    """Copy a whole state, times in s."""
+    for b in range(times.shape[1]):
+        times[target, b] = times[source, b]
+        for k in range(N_STATE):
+            state[target, b, k] = state[source, b, k]
+    for k in range(lanes_free.shape[1]):
+        lanes_free[target, k] = lanes_free[source, k]
+
+
+@bare
 def walk(
-    tokens: int, rounds: int, lanes: int, first: np.ndarray, lane: np.ndarray, segment: np.ndarray, stage: np.ndarray,
+    state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray, rounds: int, lanes: int, first: np.ndarray, lane: np.ndarray, segment: np.ndarray, stage: np.ndarray,
     count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray, ends: np.ndarray,
 ) -> None:  # fmt: skip
-    """Ends (s) of 1, 2, ..., `rounds` steps one behind the other, each as if nothing followed it; ends : (rounds,) s, out."""
-    at = np.zeros((tokens, N_STATE), np.int64)
-    ready = np.zeros(tokens)
-    free = np.zeros(lanes * (stage.max() + 1))
-    old, old_ready, old_free = at.copy(), ready.copy(), free.copy()
-    trial = at[0].copy()
+    """Ends (s) of 1, 2, ..., `rounds` steps one behind the other, each as if nothing followed it; ends : (rounds,) s, out.
+
+    Room to work in: state (3, tokens, N_STATE) int, times (3, tokens), lanes_free (3, stages x lanes): now, kept, drained.
+    """
+    at, ready, free, tokens = state[0], times[0], lanes_free[0], times.shape[1]
+    old, old_ready, old_free = state[1], times[1], lanes_free[1]
+    trial = state[2, 0]
+    at[:], ready[:], free[:] = 0, 0.0, 0.0
+    keep_state(state, times, lanes_free, 0, 1)
     passed, keep = 0, 1
     target = 1
     while True:
@@ -143,20 +170,26 @@ def walk(
         run = at[b, RUN]
         crosses = at[b, ROUND] == target
         where = stage[run] * lanes + lane[first[segment[run]] + at[b, BLOCK]]
-        trial[:] = at[b]
+        for k in range(N_STATE):
+            trial[k] = at[b, k]
         took = block_end(trial, rounds + 2, first, segment, count, inner, edge, seconds)
         if crosses or (trial[ROUND] == target and (trial[RUN] > 0 or trial[LAYER] > 0 or trial[BLOCK] > 0)):
+            keep_state(state, times, lanes_free, 0, 2)
             ends[target - 1] = drained(
-                at.copy(), ready.copy(), free.copy(), target, lanes, first, lane, segment, stage, count, inner, edge, seconds
+                state[2], times[2], lanes_free[2], target, lanes, first, lane, segment, stage, count, inner, edge, seconds
             )
             target += 1
             if target > rounds:
                 return
+            for k in range(N_STATE):  # the drain worked there
+                trial[k] = at[b, k]
+            block_end(trial, rounds + 2, first, segment, count, inner, edge, seconds)
         start = max(ready[b], free[where])
         ready[b] = start + took
         free[where] = ready[b]
         layer = at[b, DONE]
-        at[b] = trial
+        for k in range(N_STATE):
+            at[b, k] = trial[k]
         if b != 0 or trial[DONE] == layer:
             continue
         # token 0 is in a further layer: compare with an older one, kept twice as long every time (Brent, BIT 20, 1980)
@@ -168,18 +201,20 @@ def walk(
             passed, keep = 0, 2 * keep
         else:
             continue
-        old[:], old_ready[:], old_free[:] = at, ready, free
+        keep_state(state, times, lanes_free, 0, 1)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def steady(
     tokens: int, alone: int, lanes: int, first: np.ndarray, lane: np.ndarray, segment: np.ndarray, stage: np.ndarray,
-    count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray, rounds: int, many: int,
+    count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray, rounds: int, state: np.ndarray,
+    times: np.ndarray, lanes_free: np.ndarray, ends: np.ndarray,
 ) -> tuple[float, float]:  # fmt: skip
     """(makespan, period) in s: the end of an isolated step, and the time between two steps of a sequence in steady state.
 
     One token, or one lane, is a sum. Else the period is the last of the first `rounds` steps' when those before it took as
-    long, and the mean from there to step `many` when they did not. alone : 1 where there is one lane in all.
+    long, and the mean from there to the last of `ends` when they did not. alone : 1 where there is one lane in all;
+    state, times, lanes_free : room as in `walk`, for at least so many tokens; ends : (steps,) room.
     """
     total = 0.0
     for r in range(segment.shape[0]):
@@ -189,10 +224,10 @@ def steady(
         total += layer * count[r]
     if tokens == 1 or alone == 1:
         return tokens * total, tokens * total
-    ends = np.zeros(many)
-    walk(tokens, rounds, lanes, first, lane, segment, stage, count, inner, edge, seconds, ends)
-    last = ends[rounds - 1]
+    at, ready = state[:, :tokens], times[:, :tokens]
+    walk(at, ready, lanes_free, rounds, lanes, first, lane, segment, stage, count, inner, edge, seconds, ends)
+    last, many = ends[rounds - 1], ends.shape[0]
     if abs(last - 2.0 * ends[rounds - 2] + ends[rounds - 3]) <= 1e-9 * last:
         return ends[0], last - ends[rounds - 2]
-    walk(tokens, many, lanes, first, lane, segment, stage, count, inner, edge, seconds, ends)
+    walk(at, ready, lanes_free, many, lanes, first, lane, segment, stage, count, inner, edge, seconds, ends)
     return ends[0], (ends[many - 1] - last) / (many - rounds)

@@ -1,9 +1,9 @@
 """Activations from one pool of chips to another over the links that join them."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 
 KIND = "transfer"
 MATRIX = False
@@ -11,7 +11,7 @@ DIMS = ("elements",)
 CONSTS = ("bytes",)
 
 
-@njit(cache=True, nogil=True)
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
@@ -23,7 +23,7 @@ def one(
     out[c.TIME] = out[c.WIRE] + out[c.OVERHEAD]
 
 
-@njit(cache=True, nogil=True)
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:

@@ -24,6 +24,9 @@ BOUNDS = ("compute", "memory", "link", "overhead", "dependency")
 GENERAL = 1024
 """Points priced at once the general way, which writes an array of points x ops x columns."""
 
+PAD = 24
+"""Numbers left over behind every column, so that columns of 2^n points do not fall on the same lines of the cache."""
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -79,7 +82,8 @@ def _priced(of: Structure, numbers: Numbers, routings: tuple[Routing, ...], part
     at, over = varied(of.devices, numbers, of.scenario.cluster)
     which = np.zeros(numbers.points, dtype=np.int64) if numbers.routing is None else numbers.routing
     sizes = of.sizes
-    out = np.empty((3 + N_POOL * sizes.pools + 2 * sizes.rows + sizes.lanes + 2 * (sizes.expert_op >= 0), numbers.points))
+    wide = 3 + N_POOL * sizes.pools + 2 * sizes.rows + sizes.lanes + 2 * (sizes.expert_op >= 0)
+    out = np.empty((wide, numbers.points + PAD))[:, : numbers.points]
     bins, logs = of.bins(routings)
     sized = resolved(of.laws, symbols)
     cuts = parts.astype(np.int64)
