@@ -17,6 +17,7 @@ from hwmodel import __version__
 from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
+from hwmodel.cli_sweep import sweep_command
 from hwmodel.terminal import json_out, listen, say, show, text_out
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @cli.command("schema")
-@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "calibration", "stack"]))
+@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "sweep", "calibration", "stack"]))
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     from hwmodel.schemas import schema
@@ -348,6 +349,7 @@ def claims_command(as_json: bool) -> None:
 cli.add_command(calibrate_command)
 cli.add_command(validate_command)
 cli.add_command(optimize_command)
+cli.add_command(sweep_command)
 
 if __name__ == "__main__":
     main()

@@ -62,7 +62,7 @@ def columns(of: Structure, numbers: Numbers, routings: tuple[Routing, ...]) -> C
         codes[f"{name}.bound"] = (out[at + 2 * row + 1].astype(np.int64), of.names)
     at += 2 * of.sizes.rows
     for lane, name in enumerate(of.order.lanes):
-        found[f"{name}.lane_s"] = out[at + lane]
+        found[f"{name.replace('>', '_to_')}.lane_s"] = out[at + lane]
     if of.sizes.expert_op >= 0:
         found["tokens_per_expert"], found["experts_hit"] = out[-2], out[-1]
     _cost(of, numbers, found)
