@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class Chain:
     count: Ints
     inner: Ints
     edge: Ints
+    own: Ints
     blocks: Ints
     """First task of each block and their number, shape (blocks + 1,)."""
     lanes: int
@@ -38,8 +39,9 @@ class Chain:
         """(makespan, period) in s at one point; the same as `timeline.periods`. durations : (tasks,) s."""
         found = steady(
             batches, int(self.alone), self.lanes, self.first, self.lane, self.segment, self.stage, self.count, self.inner,
-            self.edge, self.seconds(durations), ROUNDS, np.zeros((3, batches, N_STATE), dtype=np.int64), np.zeros((3, batches)),
-            np.zeros((3, self.lanes * (1 + int(self.stage.max())))), np.zeros(MANY_ROUNDS),
+            self.edge, self.own, self.seconds(durations), ROUNDS, np.zeros((3, batches, N_STATE), dtype=np.int64), np.zeros((3, batches)),
+            np.zeros((3, self.lanes * (1 + int(self.stage.max())))), np.zeros(len(self.lane), dtype=np.int64),
+            np.zeros(MANY_ROUNDS),
         )  # fmt: skip
         return float(found[0]), float(found[1])
 
@@ -56,7 +58,7 @@ def unchained(order: Program) -> Chain:
     none = np.zeros(len(runs), dtype=np.int64)
     return Chain(
         order.tasks, order.lane, keys[:, 0].copy(), keys[:, 1].copy(), np.array([count for _, count in runs]), none, none,
-        np.arange(len(order.lane) + 1), len(order.lanes), False,
+        np.zeros(len(order.lane), dtype=np.int64), np.arange(len(order.lane) + 1), len(order.lanes), False,
     )  # fmt: skip
 
 
@@ -81,9 +83,18 @@ def chain(order: Program) -> Chain | None:
     lane = order.lane[np.array(blocks)]
     return Chain(
         np.array(first), lane, keys[:, 0].copy(), keys[:, 1].copy(), np.array([count for _, count in runs]),
-        np.array(inner, dtype=np.int64), np.array(edge, dtype=np.int64), np.array([*blocks, len(order.lane)]), len(order.lanes),
+        np.array(inner, dtype=np.int64), np.array(edge, dtype=np.int64), _own(np.array(first), lane), np.array([*blocks, len(order.lane)]), len(order.lanes),
         len({(stage, order.lane[task]) for segment, stage in keys for task in range(*order.tasks[segment : segment + 2])}) == 1,
     )  # fmt: skip
+
+
+def _own(first: Ints, lane: Ints) -> Ints:
+    """1 for blocks inside a layer whose lane serves no other block of any segment."""
+    found = np.zeros(len(lane), dtype=np.int64)
+    for start, end in pairwise(first.tolist()):
+        for k in range(start + 1, end - 1):
+            found[k] = int((lane == lane[k]).sum() == 1)
+    return found
 
 
 def _goes_on(order: Program, lower: int, upper: int) -> bool:

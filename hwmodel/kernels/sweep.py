@@ -76,6 +76,7 @@ class Sums(NamedTuple):
     count: np.ndarray
     inner: np.ndarray
     edge: np.ndarray
+    own: np.ndarray
     held_op: np.ndarray
     held_pool: np.ndarray
     held_stage: np.ndarray
@@ -103,6 +104,7 @@ class Room(NamedTuple):
     state: np.ndarray
     times: np.ndarray
     lanes_free: np.ndarray
+    skip: np.ndarray
     ends: np.ndarray
 
 
@@ -300,7 +302,7 @@ def table(
         else:
             makespan, period = steady(
                 parts[q], sizes.alone, sizes.lanes, sums.first, sums.lane, sums.segment, sums.stage, sums.count, sums.inner,
-                sums.edge, seconds, sizes.rounds, room.state, room.times, room.lanes_free, room.ends,
+                sums.edge, sums.own, seconds, sizes.rounds, room.state, room.times, room.lanes_free, room.skip, room.ends,
             )
         time = host[q] + (makespan if sizes.prefill == 1 else period)
         out[0, q], out[1, q] = time, host[q] + makespan
@@ -338,6 +340,7 @@ def evaluate(
         base.copy(), constant.copy(), np.zeros(N_DIMS), np.zeros((ops.kind.shape[0], c.N_OUT)),
         np.zeros(sums.blocks.shape[0] - 1), np.zeros((sizes.pools, sizes.stages, 2, 4)), np.zeros(sizes.names),
         np.zeros((sizes.rows, sizes.names)), np.zeros((sizes.stages, sizes.lanes)), np.zeros((3, tokens, N_STATE), np.int64),
-        np.zeros((3, tokens)), np.zeros((3, sizes.stages * sizes.lanes)), np.zeros(sizes.many),
+        np.zeros((3, tokens)), np.zeros((3, sizes.stages * sizes.lanes)),
+        np.zeros(sums.lane.shape[0], np.int64), np.zeros(sizes.many),
     )  # fmt: skip
     table(ops, sums, sizes, room, bins, logs, varied, routing, over_at, over, parts, host, priced, given, out)

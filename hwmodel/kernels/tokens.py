@@ -8,7 +8,7 @@ layers repeat, shifted in time, once the schedule is periodic (max-plus linear; 
 Arrays of a chain
 -----------------
 first : (segments + 1,) first block of each segment; lane : (blocks,) int; segment, stage, count : (runs,) equal layers of one
-step in order, from the embedding to the head; inner : (runs,) 1 where a layer goes on in the block that the layer before it in
+step in order, from the embedding to the head; own : (blocks,) 1 for blocks inside a layer whose lane does nothing else; inner : (runs,) 1 where a layer goes on in the block that the layer before it in
 the run ended in; edge : (runs,) the same towards the run before (cyclic: steps follow one another); seconds : (blocks,) s.
 A state is a row of integers per token: round, run, layer of the run, block of the layer, layers done.
 """
@@ -55,6 +55,30 @@ def block_end(
 
 
 @bare
+def mark_delays(first: np.ndarray, own: np.ndarray, seconds: np.ndarray, skip: np.ndarray) -> None:
+    """Write 1 into `skip` for blocks (s) that no token ever waits for: tokens come to a lane of its own at least as far apart
+    as the block before them takes, which one lane serves one token at a time."""
+    for s in range(first.shape[0] - 1):
+        gate = 0.0
+        for k in range(first[s], first[s + 1]):
+            skip[k] = 1 if own[k] == 1 and seconds[k] <= gate else 0
+            if skip[k] == 0:
+                gate = seconds[k]
+
+
+@bare
+def delay(at: np.ndarray, first: np.ndarray, segment: np.ndarray, seconds: np.ndarray, skip: np.ndarray) -> float:
+    """Seconds (s) of the blocks before a token that it need not wait for; moves its state behind them."""
+    total = 0.0
+    k = first[segment[at[RUN]]] + at[BLOCK]
+    while skip[k] == 1:
+        total += seconds[k]
+        k += 1
+        at[BLOCK] += 1
+    return total
+
+
+@bare
 def next_token(at: np.ndarray, ready: np.ndarray, limit: int) -> int:
     """The token that is ready first (of equal ones that of the lower layer, then of the lower number); -1 when all are done."""
     found = -1
@@ -70,6 +94,7 @@ def next_token(at: np.ndarray, ready: np.ndarray, limit: int) -> int:
 def drained(
     at: np.ndarray, ready: np.ndarray, free: np.ndarray, limit: int, lanes: int, first: np.ndarray, lane: np.ndarray,
     segment: np.ndarray, stage: np.ndarray, count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray,
+    skip: np.ndarray,
 ) -> float:  # fmt: skip
     """End (s) of the step number `limit` when nothing follows it; the state is used up."""
     end = 0.0
@@ -85,6 +110,8 @@ def drained(
         ready[b] = start + block_end(at[b], limit, first, segment, count, inner, edge, seconds)
         free[where] = ready[b]
         end = max(end, ready[b])
+        if at[b, ROUND] < limit:
+            ready[b] += delay(at[b], first, segment, seconds, skip)
 
 
 @bare
@@ -152,7 +179,7 @@ def keep_state(state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray, sou
 @bare
 def walk(
     state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray, rounds: int, lanes: int, first: np.ndarray, lane: np.ndarray, segment: np.ndarray, stage: np.ndarray,
-    count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray, ends: np.ndarray,
+    count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray, skip: np.ndarray, ends: np.ndarray,
 ) -> None:  # fmt: skip
     """Ends (s) of 1, 2, ..., `rounds` steps one behind the other, each as if nothing followed it; ends : (rounds,) s, out.
 
@@ -176,8 +203,9 @@ def walk(
         if crosses or (trial[ROUND] == target and (trial[RUN] > 0 or trial[LAYER] > 0 or trial[BLOCK] > 0)):
             keep_state(state, times, lanes_free, 0, 2)
             ends[target - 1] = drained(
-                state[2], times[2], lanes_free[2], target, lanes, first, lane, segment, stage, count, inner, edge, seconds
-            )
+                state[2], times[2], lanes_free[2], target, lanes, first, lane, segment, stage, count, inner, edge, seconds,
+                skip,
+            )  # fmt: skip
             target += 1
             if target > rounds:
                 return
@@ -190,6 +218,7 @@ def walk(
         layer = at[b, DONE]
         for k in range(N_STATE):
             at[b, k] = trial[k]
+        ready[b] += delay(at[b], first, segment, seconds, skip)
         if b != 0 or trial[DONE] == layer:
             continue
         # token 0 is in a further layer: compare with an older one, kept twice as long every time (Brent, BIT 20, 1980)
@@ -207,14 +236,14 @@ def walk(
 @bare
 def steady(
     tokens: int, alone: int, lanes: int, first: np.ndarray, lane: np.ndarray, segment: np.ndarray, stage: np.ndarray,
-    count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray, rounds: int, state: np.ndarray,
-    times: np.ndarray, lanes_free: np.ndarray, ends: np.ndarray,
+    count: np.ndarray, inner: np.ndarray, edge: np.ndarray, own: np.ndarray, seconds: np.ndarray, rounds: int,
+    state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray, skip: np.ndarray, ends: np.ndarray,
 ) -> tuple[float, float]:  # fmt: skip
     """(makespan, period) in s: the end of an isolated step, and the time between two steps of a sequence in steady state.
 
     One token, or one lane, is a sum. Else the period is the last of the first `rounds` steps' when those before it took as
     long, and the mean from there to the last of `ends` when they did not. alone : 1 where there is one lane in all;
-    state, times, lanes_free : room as in `walk`, for at least so many tokens; ends : (steps,) room.
+    state, times, lanes_free : room as in `walk`, for at least so many tokens; skip : (blocks,) int room; ends : (steps,) room.
     """
     total = 0.0
     for r in range(segment.shape[0]):
@@ -224,10 +253,11 @@ def steady(
         total += layer * count[r]
     if tokens == 1 or alone == 1:
         return tokens * total, tokens * total
+    mark_delays(first, own, seconds, skip)
     at, ready = state[:, :tokens], times[:, :tokens]
-    walk(at, ready, lanes_free, rounds, lanes, first, lane, segment, stage, count, inner, edge, seconds, ends)
+    walk(at, ready, lanes_free, rounds, lanes, first, lane, segment, stage, count, inner, edge, seconds, skip, ends)
     last, many = ends[rounds - 1], ends.shape[0]
     if abs(last - 2.0 * ends[rounds - 2] + ends[rounds - 3]) <= 1e-9 * last:
         return ends[0], last - ends[rounds - 2]
-    walk(at, ready, lanes_free, many, lanes, first, lane, segment, stage, count, inner, edge, seconds, ends)
+    walk(at, ready, lanes_free, many, lanes, first, lane, segment, stage, count, inner, edge, seconds, skip, ends)
     return ends[0], (ends[many - 1] - last) / (many - rounds)

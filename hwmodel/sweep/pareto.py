@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 from hwmodel.timing import Array, Ints
 
-PIVOTS = 16
+FEW = 512
+"""Points that are sorted outright."""
+PIVOTS = 24
 """Good points that the others are compared with first: most fall at once."""
 
 
@@ -17,19 +19,29 @@ def front(values: Array) -> Ints:
     if not len(alive):
         return alive
     rest = values[alive]
-    spread = rest.max(axis=0) - rest.min(axis=0)
-    shares = (rest - rest.min(axis=0)) / np.where(spread > 0, spread, 1.0)
+    low, spread = rest.min(axis=0), rest.max(axis=0) - rest.min(axis=0)
+    shares = (rest - low) / np.where(spread > 0, spread, 1.0)
     for weight in _weights(values.shape[1]):
-        if len(alive) <= 64:
+        if len(alive) <= FEW:
             break
         best = rest[np.argmax(shares @ weight)]
-        beaten = (rest <= best).all(axis=1) & (rest < best).any(axis=1)
-        alive, rest, shares = alive[~beaten], rest[~beaten], shares[~beaten]
+        left = rest[:, 0] > best[0]
+        for k in range(1, values.shape[1]):
+            left |= rest[:, k] > best[k]
+        left |= _equal(rest, best)
+        alive, rest, shares = alive[left], rest[left], shares[left]
     return alive[_sorted_front(rest)]
 
 
+def _equal(rest: Array, best: Array) -> NDArray[np.bool_]:
+    same = rest[:, 0] == best[0]
+    same[same] = (rest[same] == best).all(axis=1)
+    return np.asarray(same)
+
+
 def _weights(objectives: int) -> Array:
-    return np.random.default_rng(0).dirichlet(np.full(objectives, 0.7), PIVOTS)
+    even = np.full((1, objectives), 1.0 / objectives)
+    return np.concatenate([even, np.random.default_rng(0).dirichlet(np.full(objectives, 0.5), PIVOTS)])
 
 
 def _sorted_front(values: Array) -> Ints:

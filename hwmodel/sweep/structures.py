@@ -244,7 +244,7 @@ class _Packing:
         tasks = order.order
         return Sums(
             self.unique[tasks], order.repeats, links.blocks, links.first, links.lane, links.segment, links.stage, links.count,
-            links.inner, links.edge, *(keys[:, k].copy() for k in range(4)), np.array(list(held.values())), step, bound,
+            links.inner, links.edge, links.own, *(keys[:, k].copy() for k in range(4)), np.array(list(held.values())), step, bound,
             at[:, 0].copy(), at[:, 1].copy(), np.array(list(layer.values())),
         )  # fmt: skip
 
