@@ -39,7 +39,8 @@ class Chain:
         """(makespan, period) in s at one point; the same as `timeline.periods`. durations : (tasks,) s."""
         found = steady(
             batches, int(self.alone), self.lanes, self.first, self.lane, self.segment, self.stage, self.count, self.inner,
-            self.edge, self.own, self.seconds(durations), ROUNDS, np.zeros((3, batches, N_STATE), dtype=np.int64), np.zeros((3, batches)),
+            self.edge, self.own, self.seconds(durations), ROUNDS,
+            np.zeros((3, batches, N_STATE), dtype=np.int64), np.zeros((3, batches)),
             np.zeros((3, self.lanes * (1 + int(self.stage.max())))), np.zeros(len(self.lane), dtype=np.int64),
             np.zeros(MANY_ROUNDS),
         )  # fmt: skip
@@ -83,7 +84,8 @@ def chain(order: Program) -> Chain | None:
     lane = order.lane[np.array(blocks)]
     return Chain(
         np.array(first), lane, keys[:, 0].copy(), keys[:, 1].copy(), np.array([count for _, count in runs]),
-        np.array(inner, dtype=np.int64), np.array(edge, dtype=np.int64), _own(np.array(first), lane), np.array([*blocks, len(order.lane)]), len(order.lanes),
+        np.array(inner, dtype=np.int64), np.array(edge, dtype=np.int64),
+        _own(np.array(first), lane), np.array([*blocks, len(order.lane)]), len(order.lanes),
         len({(stage, order.lane[task]) for segment, stage in keys for task in range(*order.tasks[segment : segment + 2])}) == 1,
     )  # fmt: skip
 

@@ -16,7 +16,9 @@ INTERRUPTED = 130
 @click.argument("sweep")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Every point: FILE.csv or FILE.parquet.")
 @click.option("--jobs", type=click.IntRange(1, 1024), help="Threads; as many as there are cores when not said.")
-@click.option("--dask", "address", metavar="ADDRESS|local", default="", help="Send the chunks to a Dask scheduler; local starts one.")
+@click.option(
+    "--dask", "address", metavar="ADDRESS|local", default="", help="Send the chunks to a Dask scheduler; local starts one."
+)
 @click.option("--resume", is_flag=True, help="Finish the file of an interrupted sweep.")
 @json_option
 def sweep_command(sweep: str, out: Path | None, jobs: int | None, address: str, resume: bool, as_json: bool) -> int:

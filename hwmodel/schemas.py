@@ -24,7 +24,14 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 def schema(kind: str) -> dict[str, Any]:
     """The schema of ``chip``, ``model``, ``scenario``, ``sweep``, ``calibration`` or ``stack`` files."""
-    found = {"chip": _chip, "model": model_schema, "scenario": _scenario, "sweep": _sweep, "calibration": _calibration, "stack": _stack}[kind]()
+    found = {
+        "chip": _chip,
+        "model": model_schema,
+        "scenario": _scenario,
+        "sweep": _sweep,
+        "calibration": _calibration,
+        "stack": _stack,
+    }[kind]()
     return {"$schema": DRAFT, **found, "title": f"hwmodel {kind}"}
 
 

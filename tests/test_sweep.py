@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +19,17 @@ from test_schedule import Plan
 
 import hwmodel as hw
 from hwmodel.chain import chain
-from hwmodel.hardware import with_number
 from hwmodel.kernels.schedule import INPUT
 from hwmodel.result import Result
 from hwmodel.run import run
-from hwmodel.scenario import Scenario, load_scenario
+from hwmodel.scenario import load_scenario
 from hwmodel.spec import catalog
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.chunks import CHUNK, Table, merged, pricer
 from hwmodel.sweep.drive import run_sweep
 from hwmodel.sweep.pareto import best, front
+from hwmodel.sweep.point import scenario_at
 from hwmodel.sweep.space import Space, load_space, space_from
 from hwmodel.timeline import periods
 
@@ -43,52 +41,21 @@ def space_of(value: dict[str, Any]) -> Space:
     return space_from(Document("test", value, {}, ()), "test")
 
 
-def known(value: float) -> bool:
-    return value == value
-
-
 # --- points equal runs ----------------------------------------------------------------------------------------------
-def scenario_at(space: Space, row: dict[str, Any]) -> Scenario:
-    """The scenario of one point, put together from the row's own values."""
-    names = space.axes["scenario"].labels if "scenario" in space.axes else ()
-    base = space.combinations[names.index(row["scenario"]) if names else 0].scenario
-    scenario = base
-    for path, value in row.items():
-        own = space.fields.get(path)
-        if path == "workload.routing.s":
-            routing = scenario.workload.routing.model_copy(update={"kind": "zipf", "s": value})
-            scenario = replace(scenario, workload=scenario.workload.model_copy(update={"routing": routing}))
-        if own is None or value is None:
-            continue
-        cluster = scenario.cluster
-        if own.kind == "workload":
-            scenario = replace(scenario, workload=scenario.workload.model_copy(update={own.of: int(value)}))
-        elif own.kind == "wire":
-            wires = list(cluster.wires)
-            number = getattr(wires[int(own.of)], own.path)
-            wires[int(own.of)] = wires[int(own.of)].model_copy(update={own.path: number.at(value)})
-            scenario = replace(scenario, cluster=replace(cluster, wires=tuple(wires)))
-        elif own.kind == "micro":
-            plan = list(scenario.plan)
-            plan[int(own.of)] = plan[int(own.of)].model_copy(update={"micro_batches": int(value)})
-            scenario = replace(scenario, plan=tuple(plan))
-        else:
-            change = {
-                "count": lambda pool, value=value: replace(pool, count=int(value)),
-                "reserve": lambda pool, value=value: replace(pool, memory_reserve=value),
-                "chip": lambda pool, value=value, own=own: replace(pool, chip=with_number(pool.chip, own.path, value)),
-            }[own.kind]
-            pools = tuple(change(pool) if pool.name == own.of else pool for pool in cluster.pools)
-            scenario = replace(scenario, cluster=replace(cluster, pools=pools))
-    return scenario
-
-
 def expected(result: Result) -> tuple[dict[str, float], dict[str, str]]:
     """Columns of a run, by the names of a sweep."""
     step, cost = result.step, result.cost
     found = {
         key: getattr(step, key)
-        for key in ("time_s", "makespan_s", "tokens", "tokens_per_s", "tokens_per_s_per_user", "tokens_per_s_per_chip", "micro_batches")
+        for key in (
+            "time_s",
+            "makespan_s",
+            "tokens",
+            "tokens_per_s",
+            "tokens_per_s_per_user",
+            "tokens_per_s_per_chip",
+            "micro_batches",
+        )
     }
     found |= {key: value for key in ("tpot_s", "ttft_s") if (value := getattr(step, key)) is not None}
     words = {"bound": step.bound}
@@ -118,8 +85,11 @@ def compare(table: Table, index: int, result: Result) -> None:
     for name, value in numbers.items():
         # a share of the step that is next to nothing is compared with the step
         scale = result.step.time_s if name.endswith(("idle_s", "compute_s", "memory_s", "link_s", "overhead_s")) else abs(value)
-        scale = abs(next(m.capacity_bytes for m in result.memory if name.startswith(f"{m.pool}.{m.tier}."))) if name.endswith(
-            "free_bytes") else scale
+        scale = (
+            abs(next(m.capacity_bytes for m in result.memory if name.startswith(f"{m.pool}.{m.tier}.")))
+            if name.endswith("free_bytes")
+            else scale
+        )
         assert row[name] == pytest.approx(value, rel=CLOSE, abs=CLOSE * scale), name
     for name, word in words.items():
         assert row[name] == word, name
@@ -152,8 +122,10 @@ def test_points_of_every_scenario_equal_runs(name: str) -> None:
         ("h100_llama_70b_decode", {"plan": [{"tensor": {"degree": 1}}, {"pipeline": {"stages": 4}}]}, {}),
         ("h100_llama_70b_decode", {"cluster.pools.gpu.stack": "trtllm"}, {"cluster.pools.gpu.count": [4, 8, 12]}),
         ("h100_llama_70b_decode", {}, {"cluster.pools.gpu.override.links.nvlink.bandwidth": {"log": ["100 GB/s", "900 GB/s"]}}),
-        ("h100_llama_70b_decode", {"workload.phase": "mixed", "workload.new_tokens": 512}, {"workload.prefill_batch": [1, 2, 5]}),
-        ("h100_llama_70b_decode", {"plan": [{"tensor": {"degree": 4}}, {"data": {"degree": 2}}]}, {"cluster.pools.gpu.count": [4, 8]}),
+        ("h100_llama_70b_decode", {"workload.phase": "mixed", "workload.new_tokens": 512},
+         {"workload.prefill_batch": [1, 2, 5]}),
+        ("h100_llama_70b_decode", {"plan": [{"tensor": {"degree": 4}}, {"data": {"degree": 2}}]},
+         {"cluster.pools.gpu.count": [4, 8]}),
         ("h100_mixtral_decode", {}, {"cluster.pools.gpu.count": [1, 2, 3, 4, 8]}),
         ("rubin_deepseek_v3", {}, {"cluster.pools.gpu.count": [72, 100, 144], "cluster.pools.gpu.memory_reserve": [0.0, 0.2]}),
         ("rtx4090_mixtral_offload", {}, {"cluster.links.0.bandwidth": {"log": ["5 GB/s", "64 GB/s"]}}),
@@ -190,7 +162,9 @@ def chains(draw: Any) -> Plan:
     kinds = []
     for _ in range(draw(st.integers(1, 3))):
         tasks = draw(st.lists(st.tuples(st.integers(0, lanes - 1), st.integers(1, 200)), min_size=1, max_size=5))
-        kinds.append(tuple((lane, float(took) + 0.137 * k, (INPUT if k == 0 else k - 1,)) for k, (lane, took) in enumerate(tasks)))
+        kinds.append(
+            tuple((lane, float(took) + 0.137 * k, (INPUT if k == 0 else k - 1,)) for k, (lane, took) in enumerate(tasks))
+        )
     runs, stage = [], 0
     for _ in range(draw(st.integers(1, 4))):
         runs.append((draw(st.integers(0, len(kinds) - 1)), stage, draw(st.integers(1, 30))))
@@ -384,5 +358,3 @@ def test_ctrl_c_ends_with_what_is_done(tmp_path: Path, small_file: Path) -> None
     assert "Traceback" not in errors
     assert json.loads(text)["stopped"]
     assert len(out.read_text().splitlines()) == 1 + json.loads(text)["evaluated"]
-
-

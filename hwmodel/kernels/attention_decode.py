@@ -3,8 +3,8 @@
 import numpy as np
 
 from hwmodel.kernels import columns as c
-from hwmodel.kernels.bare import bare
 from hwmodel.kernels.attention import ATTENTION_CONSTS, causal_pairs, chunk_reach, visible
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "attention_decode"

@@ -11,4 +11,5 @@ def bare(function: Any) -> Any:
     Slices of arrays then cost nothing: price and its parts take half the time, measured with numba 0.68. `_nrt` is numba's own
     name of the switch; without it the answers are the same.
     """
-    return njit(cache=True, nogil=True, _nrt=False)(function)
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+    return njit(**options)(function)

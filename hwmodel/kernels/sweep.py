@@ -73,7 +73,7 @@ class Sums(NamedTuple):
     lane: np.ndarray
     segment: np.ndarray
     stage: np.ndarray
-    count: np.ndarray
+    layers: np.ndarray
     inner: np.ndarray
     edge: np.ndarray
     own: np.ndarray
@@ -265,7 +265,7 @@ def lanes(sums: Sums, sizes: Sizes, seconds: np.ndarray, parts: float, room: np.
     room[:] = 0.0
     for r in range(sums.segment.shape[0]):
         for k in range(sums.first[sums.segment[r]], sums.first[sums.segment[r] + 1]):
-            room[sums.stage[r], sums.lane[k]] += seconds[k] * sums.count[r]
+            room[sums.stage[r], sums.lane[k]] += seconds[k] * sums.layers[r]
     for lane in range(sizes.lanes):
         most = 0.0
         for stage in range(sizes.stages):
@@ -301,8 +301,24 @@ def table(
             makespan, period = given[q, 0], given[q, 1]
         else:
             makespan, period = steady(
-                parts[q], sizes.alone, sizes.lanes, sums.first, sums.lane, sums.segment, sums.stage, sums.count, sums.inner,
-                sums.edge, sums.own, seconds, sizes.rounds, room.state, room.times, room.lanes_free, room.skip, room.ends,
+                parts[q],
+                sizes.alone,
+                sizes.lanes,
+                sums.first,
+                sums.lane,
+                sums.segment,
+                sums.stage,
+                sums.layers,
+                sums.inner,
+                sums.edge,
+                sums.own,
+                seconds,
+                sizes.rounds,
+                room.state,
+                room.times,
+                room.lanes_free,
+                room.skip,
+                room.ends,
             )
         time = host[q] + (makespan if sizes.prefill == 1 else period)
         out[0, q], out[1, q] = time, host[q] + makespan

@@ -7,9 +7,7 @@ from hwmodel.kernels.bare import bare
 
 
 @bare
-def product_time(
-    m: float, n: float, k: float, groups: float, peak: float, device: np.ndarray, enough: float = -1.0
-) -> float:
+def product_time(m: float, n: float, k: float, groups: float, peak: float, device: np.ndarray, enough: float = -1.0) -> float:
     """Seconds (s) of compute for `groups` products (m x k)(k x n) on one chip.
 
     tiles = groups ceil(m/tm) ceil(n/tn); waves = ceil(tiles splits / cores); t = waves 2 tm tn ceil(k/splits) cores / peak,

@@ -8,7 +8,8 @@ layers repeat, shifted in time, once the schedule is periodic (max-plus linear; 
 Arrays of a chain
 -----------------
 first : (segments + 1,) first block of each segment; lane : (blocks,) int; segment, stage, count : (runs,) equal layers of one
-step in order, from the embedding to the head; own : (blocks,) 1 for blocks inside a layer whose lane does nothing else; inner : (runs,) 1 where a layer goes on in the block that the layer before it in
+step in order, from the embedding to the head; own : (blocks,) 1 for blocks inside a layer whose lane does nothing else;
+inner : (runs,) 1 where a layer goes on in the block that the layer before it in
 the run ended in; edge : (runs,) the same towards the run before (cyclic: steps follow one another); seconds : (blocks,) s.
 A state is a row of integers per token: round, run, layer of the run, block of the layer, layers done.
 """
@@ -56,8 +57,10 @@ def block_end(
 
 @bare
 def mark_delays(first: np.ndarray, own: np.ndarray, seconds: np.ndarray, skip: np.ndarray) -> None:
-    """Write 1 into `skip` for blocks (s) that no token ever waits for: tokens come to a lane of its own at least as far apart
-    as the block before them takes, which one lane serves one token at a time."""
+    """Write 1 into `skip` for blocks (s) that no token ever waits for.
+
+    Tokens come to a lane of its own at least as far apart as the block before takes, which serves one token at a time.
+    """
     for s in range(first.shape[0] - 1):
         gate = 0.0
         for k in range(first[s], first[s + 1]):
@@ -135,13 +138,14 @@ def repeats(
     idle, old_idle = earliest(ready), earliest(old_ready)
     for b in range(ready.shape[0]):
         if (
-            at[b, ROUND] != at[0, ROUND] or at[b, RUN] != at[0, RUN] or old[b, ROUND] != at[b, ROUND] or old[b, RUN] != at[b, RUN]
+            at[b, ROUND] != at[0, ROUND] or at[b, RUN] != at[0, RUN] or old[b, ROUND] != at[b, ROUND]
+            or old[b, RUN] != at[b, RUN]
             or at[b, BLOCK] != old[b, BLOCK] or at[b, LAYER] != old[b, LAYER] + layers
             or abs(ready[b] - old_ready[b] - moved) > tolerance
         ):  # fmt: skip
             return False
     # a lane that is free before the first token comes is as good as free then
-    for k in range(free.shape[0]):
+    for k in range(free.shape[0]):  # noqa: SIM110  plain for numba
         if abs(max(free[k], idle) - max(old_free[k], old_idle) - moved) > tolerance:
             return False
     return True
@@ -178,14 +182,15 @@ def keep_state(state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray, sou
 
 @bare
 def walk(
-    state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray, rounds: int, lanes: int, first: np.ndarray, lane: np.ndarray, segment: np.ndarray, stage: np.ndarray,
+    state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray, rounds: int, lanes: int, first: np.ndarray,
+    lane: np.ndarray, segment: np.ndarray, stage: np.ndarray,
     count: np.ndarray, inner: np.ndarray, edge: np.ndarray, seconds: np.ndarray, skip: np.ndarray, ends: np.ndarray,
 ) -> None:  # fmt: skip
     """Ends (s) of 1, 2, ..., `rounds` steps one behind the other, each as if nothing followed it; ends : (rounds,) s, out.
 
     Room to work in: state (3, tokens, N_STATE) int, times (3, tokens), lanes_free (3, stages x lanes): now, kept, drained.
     """
-    at, ready, free, tokens = state[0], times[0], lanes_free[0], times.shape[1]
+    at, ready, free = state[0], times[0], lanes_free[0]
     old, old_ready, old_free = state[1], times[1], lanes_free[1]
     trial = state[2, 0]
     at[:], ready[:], free[:] = 0, 0.0, 0.0

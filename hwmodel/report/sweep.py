@@ -32,7 +32,9 @@ def answer(found: Answer) -> Any:
             moved = _inputs(found, rows_)
             cells = [tuple(_cell(row[name]) for name in ("point", *names, *moved)) for row in chosen[::step]]
             shown = f" ({len(cells)} of {len(rows_)})" if step > 1 else ""
-            parts.append(table(title + shown, ("point", *names, *(name.rpartition(".")[2] for name in moved)), cells, 1 + len(names)))
+            parts.append(
+                table(title + shown, ("point", *names, *(name.rpartition(".")[2] for name in moved)), cells, 1 + len(names))
+            )
     return Group(*parts)
 
 

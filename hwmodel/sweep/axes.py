@@ -22,6 +22,10 @@ _SHAPES = {"linear", "log", "powers_of_two"}
 _RANGE = _SHAPES | {"points", "step", "whole"}
 
 
+def _both() -> dict[str, Literal["max", "min"]]:
+    return {"tokens_per_s_per_user": "max", "tokens_per_s_per_chip": "max"}
+
+
 class Random(Spec):
     """Points drawn at random instead of every combination."""
 
@@ -38,7 +42,7 @@ class SweepSpec(Spec):
     question: str = ""
     scenario: str = ""
     """Name or path of the scenario that the axes vary; or an axis `scenario` with several."""
-    set: Annotated[dict[str, Any], Field(max_length=100)] = {}
+    set: Annotated[dict[str, Any], Field(max_length=100, default_factory=dict)]
     """Values over those of the scenario, by path."""
     axes: Annotated[dict[str, Any], Field(min_length=1, max_length=40)]
     """By path of a scenario's value (chip numbers: cluster.pools.POOL.override.PATH): a list; {LABEL: value}; {linear: [a, b],
@@ -49,9 +53,7 @@ class SweepSpec(Spec):
     random: Random | None = None
     where: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=50)] = ()
     """What a point must meet: comparisons of columns, such as ``tokens_per_s_per_user >= 20``."""
-    objectives: Annotated[dict[str, Literal["max", "min"]], Field(min_length=1, max_length=4)] = {
-        "tokens_per_s_per_user": "max", "tokens_per_s_per_chip": "max",
-    }  # fmt: skip
+    objectives: Annotated[dict[str, Literal["max", "min"]], Field(min_length=1, max_length=4, default_factory=_both)]
     """Columns of the Pareto front."""
     top: Annotated[int, Field(ge=0, le=10_000)] = 10
     """Best points by the last objective to keep beside the front."""

@@ -139,7 +139,9 @@ class Pricer:
             kinds, inverse = np.unique(keys, axis=0, return_inverse=True)
             if len(kinds) > MAX_BENT:
                 said = ", ".join(f"{pool}: {path}" for pool, path in base.devices.bends)
-                raise InputError(f"numbers that bend a time ({said}) are packed one by one: list fewer than {MAX_BENT:,} values")
+                raise InputError(
+                    f"numbers that bend a time ({said}) are packed one by one: list fewer than {MAX_BENT:,} values"
+                )
             groups = [np.nonzero(inverse.reshape(-1) == k)[0] for k in range(len(kinds))]
         found = []
         for where in groups:
@@ -158,7 +160,8 @@ class Pricer:
             scenario = self.space.combinations[combination].scenario
             ends = {
                 (f.of, f.path): self.space.axes[path].ends
-                for path, f in self.space.combinations[combination].fields.items() if f.kind == "chip" and (f.of, f.path) not in chips
+                for path, f in self.space.combinations[combination].fields.items()
+                if f.kind == "chip" and (f.of, f.path) not in chips
             }  # fmt: skip
             self._packed[own] = structure(_counted(scenario, counts, chips), ends)
         return self._packed[own]
@@ -170,7 +173,9 @@ class Pricer:
             found.words.setdefault(name, (np.zeros(0, dtype=np.int64), ()))
         return found
 
-    def _joined(self, found: Table, parts: list[tuple[Ints, Columns]], rejected: dict[str, int], blank: Mapping[str, Any]) -> None:
+    def _joined(
+        self, found: Table, parts: list[tuple[Ints, Columns]], rejected: dict[str, int], blank: Mapping[str, Any]
+    ) -> None:
         """Put the columns of the structures where their points are."""
         count = len(found.point)
         for path, where in blank.items():
@@ -199,9 +204,9 @@ class Pricer:
             code, words = own.reason
             codes[where] = np.array([known.setdefault(word, len(known)) for word in words])[code]
         counts = np.bincount(codes, minlength=len(known))
-        for word, code in known.items():
-            if word and counts[code]:
-                rejected[word] = rejected.get(word, 0) + int(counts[code])
+        for word, index in known.items():
+            if word and counts[index]:
+                rejected[word] = rejected.get(word, 0) + int(counts[index])
         found.words["reason"] = (codes, tuple(known))
 
     def reduced(self, chunk: int, write: Any = None) -> Reduced:
@@ -296,4 +301,3 @@ def merged(fronts: Iterable[tuple[tuple[float, ...], dict[str, Any]]]) -> list[t
     if not rows:
         return []
     return [rows[k] for k in front(np.array([values for values, _ in rows]))]
-

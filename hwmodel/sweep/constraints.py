@@ -1,9 +1,9 @@
 """Constraints of a sweep: comparisons of named columns, read by a grammar of its own; nothing is evaluated as code.
 
-    constraint = sum (("<" | "<=" | ">" | ">=" | "==" | "!=") sum)
-    sum        = product (("+" | "-") product)*
-    product    = value (("*" | "/") value)*
-    value      = number [unit] | column | "(" sum ")" | "-" value
+constraint = sum (("<" | "<=" | ">" | ">=" | "==" | "!=") sum)
+sum        = product (("+" | "-") product)*
+product    = value (("*" | "/") value)*
+value      = number [unit] | column | "(" sum ")" | "-" value
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import lru_cache
 from typing import Any
 
@@ -40,7 +40,7 @@ def work(held: _Held, index: int, suffix: str) -> Reduced:
     return _pricer(held).reduced(index, _WRITERS[suffix])
 
 
-def chunks(space: Space, suffix: str, first: int, last: int, address: str, jobs: int) -> Iterator[Reduced]:
+def chunks(space: Space, suffix: str, first: int, last: int, address: str, jobs: int) -> Generator[Reduced]:
     """Results of chunks `first` to `last`, in order.
 
     Raises
@@ -67,7 +67,7 @@ def chunks(space: Space, suffix: str, first: int, last: int, address: str, jobs:
             cluster.close()
 
 
-def _ordered(client: Any, space: Space, suffix: str, first: int, last: int) -> Iterator[Reduced]:
+def _ordered(client: Any, space: Space, suffix: str, first: int, last: int) -> Generator[Reduced]:
     held = client.scatter(_Held(space), broadcast=True, hash=False)
     waiting: deque[Any] = deque()
     for index in range(first, last):

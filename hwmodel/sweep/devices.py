@@ -115,10 +115,9 @@ def way(name: str, numbers: Numbers, cluster: Cluster) -> tuple[Array | float, A
     if name.startswith("load:"):
         tier, chip = source.chip.main, source.chip
         path = f"memory.{tier.tier}"
-        own = tier.efficiency if tier.efficiency is not None else None
         reach = (
             numbers.chip(source.name, "efficiency.memory", float(chip.efficiency.memory))
-            if own is None else numbers.chip(source.name, f"{path}.efficiency", float(own))
+            if tier.efficiency is None else numbers.chip(source.name, f"{path}.efficiency", float(tier.efficiency))
         )  # fmt: skip
         reached = numbers.chip(source.name, f"{path}.bandwidth", float(tier.bandwidth_bytes_per_s)) * reach
         total = np.minimum(total, reached * numbers.count(source.name, cluster)) / numbers.count(target.name, cluster)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
@@ -20,6 +21,7 @@ from hwmodel.sweep.store import Store, header
 
 MOST_HELD = 20_000_000
 """Points whose columns `sweep` returns at once: 10 GB."""
+Words = tuple[NDArray[np.int64], tuple[str, ...]]
 Progress = Callable[[int, int, float], None]
 """Called with points done, points in all, and seconds."""
 
@@ -147,7 +149,7 @@ def run_sweep(
     return found
 
 
-def _parts(made: Pricer, store: Store | None, first: int, last: int, address: str, jobs: int) -> Iterator[Reduced] | Any:
+def _parts(made: Pricer, store: Store | None, first: int, last: int, address: str, jobs: int) -> Generator[Reduced]:
     if address:
         return dask.chunks(made.space, store.path.suffix if store else "", first, last, address, jobs)
     write = store.write if store else None
@@ -158,7 +160,7 @@ def _empty(made: Pricer) -> tuple[Table, dict[str, int]]:
     """A table without rows, for its columns."""
     space = made.space
     numbers = {path: np.zeros(0) for path, axis in space.axes.items() if axis.numeric}
-    none = (np.zeros(0, dtype=np.int64), ("",))
+    none: Words = (np.zeros(0, dtype=np.int64), ("",))
     words = {path: none for path, axis in space.axes.items() if not axis.numeric}
     numbers |= {name: np.zeros(0) for name in made.names}
     words |= dict.fromkeys((*made.words, "reason"), none)
@@ -190,7 +192,12 @@ def sweep(
     InputError
         Every problem of the axes and the scenario; more than MOST_HELD points.
     """
-    value: dict[str, Any] = {"axes": dict(axes), "where": list(where), "set": dict(settings or {}), "zip": [list(z) for z in zipped]}
+    value: dict[str, Any] = {
+        "axes": dict(axes),
+        "where": list(where),
+        "set": dict(settings or {}),
+        "zip": [list(z) for z in zipped],
+    }
     if scenario:
         value["scenario"] = scenario
     if points:
@@ -198,7 +205,9 @@ def sweep(
     document = Document("sweep", value, {}, ())
     space = space_from(document, "sweep")
     if space.points > MOST_HELD:
-        raise InputError(f"{space.points:,} points do not fit in memory; at most {MOST_HELD:,}, or write them with 'hwmodel sweep --out'")
+        raise InputError(
+            f"{space.points:,} points do not fit in memory; at most {MOST_HELD:,}, or write them with 'hwmodel sweep --out'"
+        )
     made = pricer(space, document)
     parts = [made.table(chunk)[0] for chunk in range(-(-space.points // CHUNK))] if jobs <= 1 else _threads(made, space, jobs)
     found = _stacked(parts, made)

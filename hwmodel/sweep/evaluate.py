@@ -199,16 +199,15 @@ def _feasible(
         return reason, tuple(words)
     whole = symbols_of(numbers, scenario, of.graph, of.table.symbols, np.ones(numbers.points))
     sizes = np.ascontiguousarray(resolved(of.memory_laws, whole).T)
-    for own in of.footprint.pools:
-        weights, kv, activations = held(own, sizes, numbers, scenario)
-        share = numbers.reserves.get(own.pool, scenario.cluster.pool(own.pool).memory_reserve)
-        for index, tier in enumerate(own.tiers):
-            capacity = numbers.chip(own.pool, f"memory.{tier}.capacity", own.capacity[index])
+    for feet in of.footprint.pools:
+        weights, kv, activations = held(feet, sizes, numbers, scenario)
+        share = numbers.reserves.get(feet.pool, scenario.cluster.pool(feet.pool).memory_reserve)
+        for index, tier in enumerate(feet.tiers):
+            capacity = numbers.chip(feet.pool, f"memory.{tier}.capacity", feet.capacity[index])
             used = activations if index == 0 else np.zeros(numbers.points)
             free = capacity - share * capacity - weights[index] - kv[index] - used
-            name = f"{own.pool}.{tier}"
+            name = f"{feet.pool}.{tier}"
             found[f"{name}.weights_bytes"], found[f"{name}.kv_bytes"] = weights[index], kv[index]
             found[f"{name}.activation_bytes"], found[f"{name}.free_bytes"] = used, free
-            say(f"memory: pool {own.pool} needs more {tier} per chip than it has", free < 0)
+            say(f"memory: pool {feet.pool} needs more {tier} per chip than it has", free < 0)
     return reason, tuple(words)
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,7 +138,7 @@ def held(of: PoolFootprint, sizes: Array, numbers: Numbers, scenario: Scenario) 
 
     sizes : (sizes, points) of the whole batch
     """
-    stages, tiers = of.weights.shape
+    stages = of.weights.shape[0]
     weights = np.repeat(of.weights[:, :, None], numbers.points, axis=2)
     if of.homes.any():
         weights[:, 0] += of.homes[:, None] / numbers.count(of.pool, scenario.cluster)
@@ -157,8 +156,8 @@ def held(of: PoolFootprint, sizes: Array, numbers: Numbers, scenario: Scenario) 
     if stages == 1:
         return weights[0], kv[0], activations
     fullest = (weights.sum(axis=1) + kv.sum(axis=1)).argmax(axis=0)
-    pick = lambda table: np.take_along_axis(table, fullest[None, None, :], axis=0)[0]  # noqa: E731
-    return pick(weights), pick(kv), activations
+    weights, kv = (np.take_along_axis(table, fullest[None, None, :], axis=0)[0] for table in (weights, kv))
+    return weights, kv, activations
 
 
 def _context(cache: Cache, numbers: Numbers, scenario: Scenario) -> tuple[Array, Array]:
@@ -171,5 +170,3 @@ def _context(cache: Cache, numbers: Numbers, scenario: Scenario) -> tuple[Array,
     if block > 1:
         context = np.ceil(context / block) * block
     return context, np.minimum(context, cache.window) if scenario.workload.kv_alloc == "windowed" else context
-
-

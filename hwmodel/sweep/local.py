@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from hwmodel.sweep.chunks import Reduced
@@ -11,7 +11,7 @@ from hwmodel.sweep.chunks import Reduced
 Work = Callable[[int], Reduced]
 
 
-def chunks(work: Work, first: int, last: int, jobs: int) -> Iterator[Reduced]:
+def chunks(work: Work, first: int, last: int, jobs: int) -> Generator[Reduced]:
     """Results of chunks `first` to `last`, in order; at most two for every job wait, whatever their number."""
     if jobs == 1:
         yield from map(work, range(first, last))

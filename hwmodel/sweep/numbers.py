@@ -38,9 +38,13 @@ class Numbers:
 
     def taken(self, where: Ints) -> Numbers:
         """Those of some points."""
-        pick = lambda table: {key: values[where] for key, values in table.items()}  # noqa: E731
         return Numbers(
-            len(where), pick(self.workload), pick(self.counts), pick(self.reserves), pick(self.chips), pick(self.wires),
+            len(where),
+            {key: values[where] for key, values in self.workload.items()},
+            {key: values[where] for key, values in self.counts.items()},
+            {key: values[where] for key, values in self.reserves.items()},
+            {key: values[where] for key, values in self.chips.items()},
+            {key: values[where] for key, values in self.wires.items()},
             None if self.micro_batches is None else self.micro_batches[where],
             None if self.routing is None else self.routing[where],
         )  # fmt: skip

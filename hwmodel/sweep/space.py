@@ -91,8 +91,10 @@ class Space:
         return tuple(g for g, group in enumerate(self.groups) if any(_structural(path) for path in group))
 
     def places(self, chunk: int, start: int, stop: int) -> list[Ints | Array]:
-        """For each group the index of its value at every point from `start` to `stop`, or a share of the range it is drawn
-        from; the same for the same chunk wherever it is made."""
+        """For each group the index of its value at every point, or a share of the range it is drawn from.
+
+        Of the points from `start` to `stop`; the same for the same chunk wherever it is made.
+        """
         count = stop - start
         if self.spec.random is not None:
             draw = np.random.default_rng([self.spec.random.seed, chunk])
@@ -118,7 +120,7 @@ class Space:
             for path in group:
                 axis = self.axes[path]
                 if axis.drawn:
-                    found[path] = axis.draw(place)
+                    found[path] = axis.draw(np.asarray(place, dtype=np.float64))
                 elif axis.numeric:
                     found[path] = np.array(axis.values, dtype=np.float64)[place]
                 else:

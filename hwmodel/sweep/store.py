@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from io import BytesIO
 from pathlib import Path
@@ -72,7 +71,9 @@ def _polars() -> Any:
     try:
         import polars  # noqa: PLC0415  an extra
     except ImportError:
-        raise InputError("Parquet is written by polars, which is not installed: pip install 'hwmodel[frames]', or --out FILE.csv") from None
+        raise InputError(
+            "Parquet is written by polars, which is not installed: pip install 'hwmodel[frames]', or --out FILE.csv"
+        ) from None
     return polars
 
 
@@ -145,7 +146,7 @@ class Store:
         else:
             part = self.parts / f"{index:08d}.parquet"
             part.with_suffix(".new").write_bytes(text)
-            os.replace(part.with_suffix(".new"), part)
+            part.with_suffix(".new").replace(part)
             size = 0
         self.state |= {"done": index + 1, "bytes": size}
         self._note(summary)
@@ -156,13 +157,18 @@ class Store:
             polars = _polars()
             new = self.path.with_name(f"{self.path.name}.new")
             polars.scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
-            os.replace(new, self.path)
+            new.replace(self.path)
         self.state["complete"] = True
         self._note(summary)
         shutil.rmtree(self.parts, ignore_errors=True)
 
     def _note(self, summary: dict[str, Any]) -> None:
-        self.state |= {"fingerprint": self.print, "version": __version__, "chunk": CHUNK, **({"summary": summary} if summary else {})}
+        self.state |= {
+            "fingerprint": self.print,
+            "version": __version__,
+            "chunk": CHUNK,
+            **({"summary": summary} if summary else {}),
+        }
         new = self.manifest.with_name(f"{self.manifest.name}.new")
         new.write_text(json.dumps(self.state))
-        os.replace(new, self.manifest)
+        new.replace(self.manifest)

@@ -42,7 +42,7 @@ class Laws:
         if not dims:
             empty = np.zeros((1, 0, TERMS)), np.zeros((1, 0, TERMS, FACTORS), dtype=np.int64)
             return cls(empty[0], empty[0], empty[1], empty[1], empty[1])
-        return cls(*(np.array(part)[None] for part in zip(*dims, strict=True)))  # type: ignore[arg-type]
+        return cls(*(np.array(part)[None] for part in zip(*dims, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,9 @@ def structure(scenario: Scenario, ends: Ends | None = None) -> Structure:
     packed = _Packing(graph, table, general, scenario.workload.routing.kind == "measured")
     names = _names(scenario)
     derived = data_degrees(graph.degrees, scenario.cluster)[1]
-    stated = tuple((s.pool or scenario.cluster.pools[0].name, s.degree) for s in scenario.plan if isinstance(s, Data) and s.degree)
+    stated = tuple(
+        (s.pool or scenario.cluster.pools[0].name, s.degree) for s in scenario.plan if isinstance(s, Data) and s.degree
+    )
     reasons = tuple(r for r in graph.reasons if r not in derived and ": data degree " not in r)
     feet = footprint(graph, scenario)
     column = {name: index for index, name in enumerate(table.symbols)}
@@ -129,7 +131,9 @@ def structure(scenario: Scenario, ends: Ends | None = None) -> Structure:
     return Structure(
         scenario, graph, table, order, links, ops, sums, sizes, packed.laws(), packed.constant(), tuple(packed.specs), feet,
         Laws.of(list(zip(*pack_dims(feet.sizes, column), strict=True)) if feet.sizes else []),
-        devices(table, scenario.cluster, ends or {}), names, rows, reasons, _groups(scenario, graph), stated, packed.unique, general,
+        devices(table, scenario.cluster, ends or {}), names, rows, reasons,
+        _groups(scenario, graph), stated,
+        packed.unique, general,
     )  # fmt: skip
 
 
@@ -227,8 +231,8 @@ class _Packing:
             u = int(self.unique[position])
             step[u] += graph.segment(op.segment).count * op.repeats.value({})
             if op.segment in rows:
-                at = (u, rows.index(op.segment))
-                layer[at] = layer.get(at, 0.0) + op.repeats.value({})
+                spot = (u, rows.index(op.segment))
+                layer[spot] = layer.get(spot, 0.0) + op.repeats.value({})
             if op.kind in ("transfer", "load"):
                 continue
             for stage, counts in enumerate(stage_counts(graph)):
@@ -244,8 +248,8 @@ class _Packing:
         tasks = order.order
         return Sums(
             self.unique[tasks], order.repeats, links.blocks, links.first, links.lane, links.segment, links.stage, links.count,
-            links.inner, links.edge, links.own, *(keys[:, k].copy() for k in range(4)), np.array(list(held.values())), step, bound,
-            at[:, 0].copy(), at[:, 1].copy(), np.array(list(layer.values())),
+            links.inner, links.edge, links.own, keys[:, 0].copy(), keys[:, 1].copy(), keys[:, 2].copy(), keys[:, 3].copy(),
+            np.array(list(held.values())), step, bound, at[:, 0].copy(), at[:, 1].copy(), np.array(list(layer.values())),
         )  # fmt: skip
 
 
@@ -255,6 +259,13 @@ _NUMBERS = frozenset({0, 2, 3, 4, 5})
 
 def _resolved(parts: tuple[Array, ...], symbols: list[float]) -> float:
     out = np.zeros((1, 1, 1))
-    resolve(np.array([symbols]), *(np.asarray(part)[None, None] for part in parts), out)
+    resolve(
+        np.array([symbols]),
+        parts[0][None, None],
+        parts[1][None, None],
+        parts[2][None, None],
+        parts[3][None, None],
+        parts[4][None, None],
+        out,
+    )
     return float(out[0, 0, 0])
-
