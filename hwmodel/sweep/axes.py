@@ -55,6 +55,8 @@ class SweepSpec(Spec):
     """What a point must meet: comparisons of columns, such as ``tokens_per_s_per_user >= 20``."""
     objectives: Annotated[dict[str, Literal["max", "min"]], Field(min_length=1, max_length=4, default_factory=_both)]
     """Columns of the Pareto front."""
+    interval: Annotated[int, Field(ge=0, le=1000)] = 48
+    """Points of every plan whose range of time is computed exactly, to fit that of the others; 0: no ranges."""
     top: Annotated[int, Field(ge=0, le=10_000)] = 10
     """Best points by the last objective to keep beside the front."""
 

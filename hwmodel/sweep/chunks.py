@@ -15,8 +15,10 @@ from hwmodel.spec.errors import InputError, Problem, did_you_mean
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.constraints import Constraint, ConstraintError, read_constraint
 from hwmodel.sweep.evaluate import Columns, columns
+from hwmodel.sweep.interval import Fitted, exact, fit, share_names, with_ends
 from hwmodel.sweep.numbers import Numbers
 from hwmodel.sweep.pareto import best, front
+from hwmodel.sweep.point import with_field
 from hwmodel.sweep.space import Space
 from hwmodel.sweep.structures import Structure, structure
 from hwmodel.timing import Array, Ints
@@ -87,6 +89,8 @@ class Pricer:
     names: tuple[str, ...] = ()
     """Columns of numbers, in order."""
     words: tuple[str, ...] = ()
+    intervals: dict[int, Fitted] = field(default_factory=dict)
+    """Of every combination, where ranges are asked for."""
     _packed: dict[tuple[Any, ...], Structure] = field(default_factory=dict, repr=False)
 
     def table(self, chunk: int) -> tuple[Table, dict[str, int]]:
@@ -127,9 +131,18 @@ class Pricer:
         return {path: ~own[which] for path, own in applies.items() if not own.all()}
 
     def _priced(self, combination: int, own: Numbers) -> list[tuple[Ints, Columns]]:
+        """The points of one combination by structure."""
+        routings = self.space.routings or (self.space.combinations[combination].scenario.workload.routing,)
+        fitted = self.intervals.get(combination)
+        found = []
+        for where, of, part in self.grouped(combination, own):
+            priced = columns(of, part, routings)
+            found.append((where, replace(priced, numbers=with_ends(priced.numbers, fitted))))
+        return found
+
+    def grouped(self, combination: int, own: Numbers) -> list[tuple[Ints, Structure, Numbers]]:
         """The points of one combination by structure: more or fewer chips may exchange tokens another way."""
         base = self._structure(combination, (), {}, {})
-        routings = self.space.routings or (base.scenario.workload.routing,)
         signs = [_sign(base, pool, count) for pool, count in own.counts.items()]
         bent = [own.chips[key] for key in base.devices.bends]
         keys = np.array([*signs, *bent]).T if signs or bent else np.zeros((own.points, 0))
@@ -149,7 +162,7 @@ class Pricer:
             counts = {pool: int(values[0]) for pool, values in part.counts.items()}
             chips = {key: float(part.chips[key][0]) for key in base.devices.bends}
             key = tuple(keys[where[0]].tolist())
-            found.append((where, columns(self._structure(combination, key, counts, chips), part, routings)))
+            found.append((where, self._structure(combination, key, counts, chips), part))
         return found
 
     def _structure(
@@ -251,8 +264,36 @@ def _counted(scenario: Any, counts: Mapping[str, int], chips: Mapping[tuple[str,
     return replace(scenario, cluster=replace(scenario.cluster, pools=tuple(pools)))
 
 
-def pricer(space: Space, document: Document | None = None) -> Pricer:
-    """A pricer that knows its columns, with the constraints read.
+def fitted_intervals(made: Pricer) -> dict[int, Fitted]:
+    """Ranges of time of every combination, fitted to points drawn for it."""
+    space = made.space
+    found = {}
+    for combination in range(len(space.combinations) if space.spec.interval else 0):
+        places = space.sample(combination, space.spec.interval)
+        values, routing = space.values(places), space.routing(places)
+        fields = space.combinations[combination].fields
+        shares: dict[int, list[float]] = {}
+        logs: dict[int, tuple[float, float]] = {}
+        routings = space.routings or (space.combinations[combination].scenario.workload.routing,)
+        names: tuple[str, ...] = ()
+        for where, of, part in made.grouped(combination, space.numbers(combination, values, routing)):
+            priced = columns(of, part, routings).numbers
+            names = names or share_names(priced, tuple(pool.name for pool in of.scenario.cluster.pools))
+            for k, point in enumerate(where.tolist()):
+                scenario = space.combinations[combination].scenario
+                for path, own in fields.items():
+                    scenario = with_field(scenario, own, float(values[path][point]))
+                one = part.taken(np.array([k]))
+                parts = int(priced["micro_batches"][k])
+                logs[point] = exact(of, scenario, one, routings[int(routing[point])], parts)
+                shares[point] = [float(priced[name][k] / priced["time_s"][k]) if name in priced else 0.0 for name in names]
+        order = sorted(logs)
+        found[combination] = fit(names, np.array([shares[k] for k in order]), np.array([logs[k] for k in order]))
+    return found
+
+
+def pricer(space: Space, document: Document | None = None, intervals: dict[int, Fitted] | None = None) -> Pricer:
+    """A pricer that knows its columns, with the constraints read; `intervals` where they are fitted already.
 
     Raises
     ------
@@ -265,7 +306,7 @@ def pricer(space: Space, document: Document | None = None) -> Pricer:
     for combination in range(len(space.combinations)):
         of = made._structure(combination, (), {}, {})
         empty = columns(of, space.numbers(combination, _first(space), np.zeros(1, dtype=np.int64)), space.routings or _own(of))
-        names.update(dict.fromkeys(empty.numbers))
+        names.update(dict.fromkeys(_with_range(empty.numbers) if space.spec.interval else empty.numbers))
         words.update(dict.fromkeys(empty.codes))
     made.names, made.words = tuple(names), tuple(words)
     document = document or Document(space.name, {}, {}, ())
@@ -284,7 +325,12 @@ def pricer(space: Space, document: Document | None = None) -> Pricer:
     if problems:
         raise InputError(problems)
     made.constraints = tuple(found)
+    made.intervals = fitted_intervals(made) if intervals is None else intervals
     return made
+
+
+def _with_range(names: Iterable[str]) -> list[str]:
+    return [new for name in names for new in ((name, "time_low_s", "time_high_s") if name == "time_s" else (name,))]
 
 
 def _own(of: Structure) -> tuple[Routing, ...]:

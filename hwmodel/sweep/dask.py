@@ -9,6 +9,7 @@ from typing import Any
 
 from hwmodel.spec.errors import InputError, shortened
 from hwmodel.sweep.chunks import Pricer, Reduced, pricer
+from hwmodel.sweep.interval import Fitted
 from hwmodel.sweep.space import Space
 from hwmodel.sweep.store import csv_bytes, parquet_bytes
 
@@ -20,8 +21,8 @@ _WRITERS = {"": None, ".csv": csv_bytes, ".parquet": parquet_bytes}
 class _Held:
     """A space, known by its text: a worker packs it once."""
 
-    def __init__(self, space: Space) -> None:
-        self.space = space
+    def __init__(self, space: Space, intervals: dict[int, Fitted]) -> None:
+        self.space, self.intervals = space, intervals
 
     def __hash__(self) -> int:
         return hash(self.space.text)
@@ -32,7 +33,7 @@ class _Held:
 
 @lru_cache(maxsize=2)
 def _pricer(held: _Held) -> Pricer:
-    return pricer(held.space)
+    return pricer(held.space, intervals=held.intervals)
 
 
 def work(held: _Held, index: int, suffix: str) -> Reduced:
@@ -40,7 +41,7 @@ def work(held: _Held, index: int, suffix: str) -> Reduced:
     return _pricer(held).reduced(index, _WRITERS[suffix])
 
 
-def chunks(space: Space, suffix: str, first: int, last: int, address: str, jobs: int) -> Generator[Reduced]:
+def chunks(made: Pricer, suffix: str, first: int, last: int, address: str, jobs: int) -> Generator[Reduced]:
     """Results of chunks `first` to `last`, in order.
 
     Raises
@@ -60,15 +61,15 @@ def chunks(space: Space, suffix: str, first: int, last: int, address: str, jobs:
     except (OSError, ValueError) as error:
         raise InputError(f"no Dask scheduler answers at {shortened(address)}: {shortened(str(error), 120)}") from None
     try:
-        yield from _ordered(client, space, suffix, first, last)
+        yield from _ordered(client, made, suffix, first, last)
     finally:
         client.close()
         if cluster is not None:
             cluster.close()
 
 
-def _ordered(client: Any, space: Space, suffix: str, first: int, last: int) -> Generator[Reduced]:
-    held = client.scatter(_Held(space), broadcast=True, hash=False)
+def _ordered(client: Any, made: Pricer, suffix: str, first: int, last: int) -> Generator[Reduced]:
+    held = client.scatter(_Held(made.space, made.intervals), broadcast=True, hash=False)
     waiting: deque[Any] = deque()
     for index in range(first, last):
         waiting.append(client.submit(work, held, index, suffix, pure=False, retries=RETRIES))

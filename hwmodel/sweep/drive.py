@@ -42,6 +42,8 @@ class Answer:
     """How many points each reason took out, the most frequent first."""
     pareto: list[dict[str, Any]] = field(default_factory=list)
     top: list[dict[str, Any]] = field(default_factory=list)
+    interval_error: float | None = None
+    """time_low_s and time_high_s are fitted: 95 % of them are off by at most this share of the time; None without them."""
     stopped: bool = False
     """Ended before its end."""
 
@@ -56,7 +58,7 @@ class Answer:
             "sweep": self.name, "points": self.points, "evaluated": self.evaluated, "feasible": self.feasible,
             "seconds": self.seconds, "points_per_s": self.points_per_s, "columns": list(self.columns),
             "objectives": dict(self.objectives), "pareto": self.pareto, "top": self.top, "rejected": self.rejected,
-            "stopped": self.stopped,
+            "interval_error": self.interval_error, "stopped": self.stopped,
         }  # fmt: skip
 
 
@@ -118,6 +120,8 @@ def run_sweep(
     made = pricer(space, document)
     jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or os.cpu_count() or 1
     answer = Answer(space.name, space.points, objectives=space.spec.objectives)
+    errors = [one.error for one in made.intervals.values() if one.error == one.error]
+    answer.interval_error = max(errors) if errors else None
     total = _Sum(answer, space.spec.top)
     if resume and out is None:
         raise InputError("--resume goes on with a file: give --out FILE")
@@ -151,7 +155,7 @@ def run_sweep(
 
 def _parts(made: Pricer, store: Store | None, first: int, last: int, address: str, jobs: int) -> Generator[Reduced]:
     if address:
-        return dask.chunks(made.space, store.path.suffix if store else "", first, last, address, jobs)
+        return dask.chunks(made, store.path.suffix if store else "", first, last, address, jobs)
     write = store.write if store else None
     return local.chunks(lambda index: made.reduced(index, write), first, last, jobs)
 

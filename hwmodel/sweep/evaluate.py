@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from hwmodel.routing import Routing
 from hwmodel.sweep.devices import host_s, varied
 from hwmodel.sweep.footprint import held
 from hwmodel.sweep.numbers import Numbers, parts_of, symbols_of
-from hwmodel.sweep.structures import Laws, Structure
+from hwmodel.sweep.structures import Laws, Structure, with_routing
 from hwmodel.timeline import periods, program, seconds
 from hwmodel.timing import Array, price
 
@@ -110,12 +110,7 @@ def _general(
     whole = np.empty((len(symbols), len(of.table.ops), c.N_OUT))
     for routing in np.unique(which):
         own = np.nonzero(which == routing)[0]
-        groups = tuple(
-            replace(group, bins=np.stack([_bins_of(of, int(row), routings[routing]) for row in group.rows]))
-            if group.kind in ("experts", "load") else group
-            for group in of.table.groups
-        )  # fmt: skip
-        whole[own] = price(replace(of.table, groups=groups), symbols[own], device[own])
+        whole[own] = price(with_routing(of, routings[routing]), symbols[own], device[own])
     times = np.empty((len(symbols), 2))
     orders = {int(cut): program(of.graph, of.table, int(cut)) for cut in np.unique(cuts)} if of.chain is None else {}
     for q, cut in enumerate(cuts.tolist()):
@@ -124,11 +119,6 @@ def _general(
         else:
             times[q] = of.chain.times(seconds(of.order, whole[q]), cut)
     return whole[:, of.reached], times
-
-
-def _bins_of(of: Structure, position: int, routing: Routing) -> Array:
-    bins, _ = of.bins((routing,))
-    return np.asarray(bins[0, of.ops.bin[of.unique[position]]])
 
 
 def _step(of: Structure, numbers: Numbers, parts: Array, out: Array, found: dict[str, Array]) -> None:

@@ -109,6 +109,18 @@ class Space:
             found.append(index // below % self.size(group))
         return found
 
+    def sample(self, combination: int, count: int) -> list[Ints | Array]:
+        """Some points of one combination, drawn at random: always the same."""
+        draw = np.random.default_rng([combination, 2**40])
+        left, own = combination, dict[int, int]()
+        for g in reversed(self.structural):
+            left, own[g] = divmod(left, self.size(self.groups[g]))
+        return [
+            np.full(count, own[g]) if g in own
+            else draw.random(count) if self.axes[group[0]].drawn else draw.integers(0, self.size(group), count)
+            for g, group in enumerate(self.groups)
+        ]  # fmt: skip
+
     def size(self, group: tuple[str, ...]) -> int:
         """Values of a group of axes."""
         return len(self.axes[group[0]].values)

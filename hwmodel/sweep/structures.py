@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -135,6 +135,16 @@ def structure(scenario: Scenario, ends: Ends | None = None) -> Structure:
         _groups(scenario, graph), stated,
         packed.unique, general,
     )  # fmt: skip
+
+
+def with_routing(of: Structure, routing: Routing) -> OpTable:
+    """The table of a structure under another routing."""
+    bins = np.concatenate([np.zeros((1, c.N_BINS, 2)), *(routing.bins(*spec)[None] for spec in of.specs)])
+    groups = tuple(
+        replace(group, bins=bins[of.ops.bin[of.unique[group.rows]]]) if group.kind in ("experts", "load") else group
+        for group in of.table.groups
+    )
+    return replace(of.table, groups=groups)
 
 
 def _names(scenario: Scenario) -> tuple[str, ...]:
