@@ -40,8 +40,8 @@ class Chain:
         found = steady(
             batches, int(self.alone), self.lanes, self.first, self.lane, self.segment, self.stage, self.count, self.inner,
             self.edge, self.own, self.seconds(durations), ROUNDS,
-            np.zeros((3, batches, N_STATE), dtype=np.int64), np.zeros((3, batches)),
-            np.zeros((3, self.lanes * (1 + int(self.stage.max())))), np.zeros(len(self.lane), dtype=np.int64),
+            np.zeros((4, batches, N_STATE), dtype=np.int64), np.zeros((4, batches)),
+            np.zeros((4, self.lanes * (1 + int(self.stage.max())))), np.zeros(len(self.lane), dtype=np.int64),
             np.zeros(MANY_ROUNDS),
         )  # fmt: skip
         return float(found[0]), float(found[1])

@@ -355,8 +355,8 @@ def evaluate(
     room = Room(
         base.copy(), constant.copy(), np.zeros(N_DIMS), np.zeros((ops.kind.shape[0], c.N_OUT)),
         np.zeros(sums.blocks.shape[0] - 1), np.zeros((sizes.pools, sizes.stages, 2, 4)), np.zeros(sizes.names),
-        np.zeros((sizes.rows, sizes.names)), np.zeros((sizes.stages, sizes.lanes)), np.zeros((3, tokens, N_STATE), np.int64),
-        np.zeros((3, tokens)), np.zeros((3, sizes.stages * sizes.lanes)),
+        np.zeros((sizes.rows, sizes.names)), np.zeros((sizes.stages, sizes.lanes)), np.zeros((4, tokens, N_STATE), np.int64),
+        np.zeros((4, tokens)), np.zeros((4, sizes.stages * sizes.lanes)),
         np.zeros(sums.lane.shape[0], np.int64), np.zeros(sizes.many),
     )  # fmt: skip
     table(ops, sums, sizes, room, bins, logs, varied, routing, over_at, over, parts, host, priced, given, out)

@@ -170,6 +170,24 @@ def jump(at: np.ndarray, ready: np.ndarray, free: np.ndarray, layers: int, moved
 
 
 @bare
+def a_round_on(state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray) -> bool:
+    """Whether every token stands where it stood at the end of the step before, all times (s) moved alike."""
+    moved = times[0, 0] - times[3, 0]
+    tolerance = SAME * times[0, 0]
+    for b in range(times.shape[1]):
+        if state[0, b, ROUND] != state[3, b, ROUND] + 1 or abs(times[0, b] - times[3, b] - moved) > tolerance:
+            return False
+        for k in (RUN, LAYER, BLOCK):
+            if state[0, b, k] != state[3, b, k]:
+                return False
+    idle, old_idle = earliest(times[0]), earliest(times[3])
+    for k in range(lanes_free.shape[1]):
+        if abs(max(lanes_free[0, k], idle) - max(lanes_free[3, k], old_idle) - moved) > tolerance:
+            return False
+    return True
+
+
+@bare
 def keep_state(state: np.ndarray, times: np.ndarray, lanes_free: np.ndarray, source: int, target: int) -> None:
     """Copy a whole state, times in s."""
     for b in range(times.shape[1]):
@@ -188,7 +206,8 @@ def walk(
 ) -> None:  # fmt: skip
     """Ends (s) of 1, 2, ..., `rounds` steps one behind the other, each as if nothing followed it; ends : (rounds,) s, out.
 
-    Room to work in: state (3, tokens, N_STATE) int, times (3, tokens), lanes_free (3, stages x lanes): now, kept, drained.
+    Room to work in: state (4, tokens, N_STATE) int, times (4, tokens), lanes_free (4, stages x lanes): now, kept, drained, and at
+    the end of the last step.
     """
     at, ready, free = state[0], times[0], lanes_free[0]
     old, old_ready, old_free = state[1], times[1], lanes_free[1]
@@ -206,6 +225,11 @@ def walk(
             trial[k] = at[b, k]
         took = block_end(trial, rounds + 2, first, segment, count, inner, edge, seconds)
         if crosses or (trial[ROUND] == target and (trial[RUN] > 0 or trial[LAYER] > 0 or trial[BLOCK] > 0)):
+            if target > 1 and a_round_on(state, times, lanes_free):
+                for k in range(target - 1, rounds):
+                    ends[k] = ends[k - 1] + ready[0] - times[3, 0]
+                return
+            keep_state(state, times, lanes_free, 0, 3)
             keep_state(state, times, lanes_free, 0, 2)
             ends[target - 1] = drained(
                 state[2], times[2], lanes_free[2], target, lanes, first, lane, segment, stage, count, inner, edge, seconds,

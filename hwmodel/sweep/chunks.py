@@ -118,7 +118,7 @@ class Pricer:
         if not len(point):
             return self._empty(found), rejected
         parts = []
-        for combination in np.unique(which).tolist():
+        for combination in np.nonzero(np.bincount(which))[0].tolist():
             where = np.nonzero(which == combination)[0]
             own = space.numbers(combination, {path: column[where] for path, column in values.items()}, routing[where])
             parts += [(where[inner], result) for inner, result in self._priced(combination, own)]
@@ -143,25 +143,26 @@ class Pricer:
     def grouped(self, combination: int, own: Numbers) -> list[tuple[Ints, Structure, Numbers]]:
         """The points of one combination by structure: more or fewer chips may exchange tokens another way."""
         base = self._structure(combination, (), {}, {})
-        signs = [_sign(base, pool, count) for pool, count in own.counts.items()]
+        code = np.zeros(own.points, dtype=np.int64)
+        for pool, count in own.counts.items():
+            code = 4 * code + _sign(base, pool, count)
         bent = [own.chips[key] for key in base.devices.bends]
-        keys = np.array([*signs, *bent]).T if signs or bent else np.zeros((own.points, 0))
-        if not keys.shape[1] or (keys == keys[0]).all():
-            groups = [np.arange(own.points)] if own.points else []
-        else:
-            kinds, inverse = np.unique(keys, axis=0, return_inverse=True)
+        if bent:
+            kinds, inverse = np.unique(np.array([code, *bent]).T, axis=0, return_inverse=True)
+            code = inverse.reshape(-1)
             if len(kinds) > MAX_BENT:
                 said = ", ".join(f"{pool}: {path}" for pool, path in base.devices.bends)
                 raise InputError(
                     f"numbers that bend a time ({said}) are packed one by one: list fewer than {MAX_BENT:,} values"
                 )
-            groups = [np.nonzero(inverse.reshape(-1) == k)[0] for k in range(len(kinds))]
+        groups = [np.nonzero(code == k)[0] for k in np.nonzero(np.bincount(code))[0]]
         found = []
         for where in groups:
             part = own if len(groups) == 1 else own.taken(where)
             counts = {pool: int(values[0]) for pool, values in part.counts.items()}
             chips = {key: float(part.chips[key][0]) for key in base.devices.bends}
-            key = tuple(keys[where[0]].tolist())
+            signs = (float(_sign(base, pool, values[:1])[0]) for pool, values in part.counts.items())
+            key = (*signs, *chips.values())
             found.append((where, self._structure(combination, key, counts, chips), part))
         return found
 
@@ -245,11 +246,11 @@ class Pricer:
         )  # fmt: skip
 
 
-def _sign(of: Structure, pool: str, count: Array) -> Array:
+def _sign(of: Structure, pool: str, count: Array) -> Ints:
     """What of a pool's size changes the plan: whether tokens and experts are spread over groups of its chips."""
     tp, cp, pp, ep, etp = (of.graph.degrees[f"{pool}.{kind}"] for kind in ("tp", "cp", "pp", "ep", "etp"))
     dense, expert = tp * cp * pp, pp * (ep * etp if ep * etp > 1 else tp * cp)
-    return (count >= 2 * dense) + 2.0 * (count >= 2 * expert)
+    return (count >= 2 * dense).astype(np.int64) + 2 * (count >= 2 * expert)
 
 
 def _counted(scenario: Any, counts: Mapping[str, int], chips: Mapping[tuple[str, str], float]) -> Any:
