@@ -8,7 +8,7 @@ from hwmodel.kernels.bare import bare
 @bare
 def beats(values: np.ndarray, one: int, other: int) -> bool:
     """Whether a row is at least as good as another in every objective; values : (points, objectives), no unit, up is good."""
-    for k in range(values.shape[1]):
+    for k in range(values.shape[1]):  # noqa: SIM110  plain for numba
         if not values[one, k] >= values[other, k]:
             return False
     return True

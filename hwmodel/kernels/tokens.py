@@ -206,8 +206,8 @@ def walk(
 ) -> None:  # fmt: skip
     """Ends (s) of 1, 2, ..., `rounds` steps one behind the other, each as if nothing followed it; ends : (rounds,) s, out.
 
-    Room to work in: state (4, tokens, N_STATE) int, times (4, tokens), lanes_free (4, stages x lanes): now, kept, drained, and at
-    the end of the last step.
+    Room to work in: state (4, tokens, N_STATE) int, times (4, tokens), lanes_free (4, stages x lanes): now, kept, drained,
+    and at the end of the last step.
     """
     at, ready, free = state[0], times[0], lanes_free[0]
     old, old_ready, old_free = state[1], times[1], lanes_free[1]

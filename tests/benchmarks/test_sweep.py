@@ -1,6 +1,6 @@
 """How fast a design space is priced, and in how much memory.
 
-Run alone: ``python tests/benchmarks/test_sweep.py [POINTS]`` prints points a second, CPU time a point and the peak of memory for
+Run alone: ``python tests/benchmarks/test_sweep.py [POINTS]`` prints points a second, CPU time a point, the peak of memory for
 DeepSeek-V3 on Rubin and LPX (the shipped sweep) and for Llama-3.1-70B on H100; as a test it prices a small part of both.
 """
 

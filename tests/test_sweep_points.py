@@ -28,9 +28,12 @@ from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.chunks import CHUNK, Table, merged, pricer
 from hwmodel.sweep.drive import run_sweep
+from hwmodel.sweep.interval import exact
+from hwmodel.sweep.numbers import Numbers
 from hwmodel.sweep.pareto import best, front
 from hwmodel.sweep.point import scenario_at
 from hwmodel.sweep.space import Space, load_space, space_from
+from hwmodel.sweep.structures import structure
 from hwmodel.timeline import periods
 
 SHIPPED = "sweep_rubin_lpx_deepseek_v3"
@@ -152,6 +155,34 @@ def test_structures_are_packed_for_every_plan_and_chip() -> None:
              f"workload.batch={row['workload.batch']}"],
         )  # fmt: skip
         compare(table, index, run(scenario))
+
+
+def test_fitted_ranges_are_near_those_of_runs() -> None:
+    """Of points that the fit has not seen; the error that the answer states holds on them (with room for few points)."""
+    space = load_space(SHIPPED)
+    made = pricer(space)
+    table, _ = made.table(11)
+    off = []
+    for index in np.random.default_rng(2).choice(len(table.point), 40, replace=False).tolist():
+        step = run(scenario_at(space, table.row(index))).step
+        ends = (table.numbers["time_low_s"][index], table.numbers["time_high_s"][index])
+        off += [abs(ends[0] - step.time_low_s) / step.time_s, abs(ends[1] - step.time_high_s) / step.time_s]
+        assert ends[0] <= step.time_s * (1 + CLOSE)
+        assert ends[1] >= step.time_s * (1 - CLOSE)
+    stated = max(one.error for one in made.intervals.values())
+    assert stated < 0.12
+    assert np.quantile(off, 0.9) < 1.5 * stated
+
+
+def test_exact_ranges_behind_the_fit_are_those_of_runs() -> None:
+    for name in ("h100_llama_70b_decode", "rubin_lpx_deepseek_v3", "rubin_lpx_lpddr_deepseek_v3"):
+        scenario = load_scenario(name)
+        result = run(scenario)
+        of = structure(scenario)
+        low, high = exact(of, scenario, Numbers(1), scenario.workload.routing, result.step.micro_batches)
+        step = result.step
+        assert low == pytest.approx(np.log(step.time_s / step.time_low_s), rel=1e-6)
+        assert high == pytest.approx(np.log(step.time_high_s / step.time_s), rel=1e-6)
 
 
 # --- the walk of micro-batches against the queue of events ------------------------------------------------------------
