@@ -105,7 +105,7 @@ def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = Fal
     for kind, positions in sorted(by_kind.items()):
         module = kinds()[kind]
         chosen = [ops[position] for position in positions]
-        packed = [_pack_dims([op.dims[name] for name in module.DIMS], column) for op in chosen]
+        packed = [pack_dims([op.dims[name] for name in module.DIMS], column) for op in chosen]
         unit, coefficient, which, power, each = (np.array(part) for part in zip(*packed, strict=True))
         consts = np.array([[op.consts[name] for name in module.CONSTS] for op in chosen], dtype=np.float64)
         where = np.array([_where(op, cluster, rows, warm, notes) for op in chosen], dtype=np.int64)
@@ -127,7 +127,8 @@ def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = Fal
     return OpTable(ops, symbols, tuple(groups), rows, tuple(fits.values()), tuple(dict.fromkeys(notes)))
 
 
-def _pack_dims(dims: Sequence[Dim], column: Mapping[str, int]) -> tuple[Array, Array, Ints, Ints, Ints]:
+def pack_dims(dims: Sequence[Dim], column: Mapping[str, int]) -> tuple[Array, Array, Ints, Ints, Ints]:
+    """Symbolic sizes as `resolve` takes them, without its axis of ops; `column` is the place of every symbol."""
     unit = np.zeros((len(dims), TERMS))
     coefficient = np.zeros((len(dims), TERMS))
     which = np.full((len(dims), TERMS, FACTORS), -1, dtype=np.int64)
