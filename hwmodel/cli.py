@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hwmodel import __version__
+from hwmodel.cli_compare import compare_command
 from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
@@ -313,11 +314,22 @@ def schema_command(kind: str) -> None:
 
 @cli.command("plot")
 @question_options
-@click.option("--kind", required=True, help="layers, roofline, memory or timeline.")
+@click.option(
+    "--kind", required=True, help="layers, roofline, memory or timeline; of a sweep's FILE.csv pareto, heatmap or xy."
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Picture to write (.png, .svg, .pdf).")
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
-def plot_command(scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, **options: Any) -> int:
-    """Draw a picture of a run."""
+@click.option("--x", default="", metavar="COL", help="Of a sweep: the column across.")
+@click.option("--y", default="", metavar="COL", help="Of a sweep: the column up.")
+@click.option("--by", default="", metavar="COL", help="Of a sweep: the column of words that colours.")
+def plot_command(
+    scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, x: str, y: str, by: str, **options: Any
+) -> int:
+    """Draw a picture of a run, or of a sweep's FILE.csv."""
+    if scenario is not None and scenario.endswith(".csv"):
+        from hwmodel.cli_sweep import plot_points
+
+        return plot_points(Path(scenario), kind, out, x, y, by)
     from hwmodel.plot import KINDS
     from hwmodel.run import run
     from hwmodel.spec.errors import did_you_mean
@@ -350,6 +362,7 @@ cli.add_command(calibrate_command)
 cli.add_command(validate_command)
 cli.add_command(optimize_command)
 cli.add_command(sweep_command)
+cli.add_command(compare_command)
 
 if __name__ == "__main__":
     main()
