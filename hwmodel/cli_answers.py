@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hwmodel.cli_question import INFEASIBLE, asked, json_option, set_option
+from hwmodel.cli_question import INFEASIBLE, asked, json_option, set_option, start
 from hwmodel.terminal import json_out, listen, say, show
 
 
@@ -69,8 +69,14 @@ def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: b
 def compare_command(names: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
     """Set answers side by side, and find the interactivity at which the cheaper one changes.
 
-    --set holds for every scenario named.
+    Of scenarios, of answers that `run --json` saved, and of points that `sweep --out FILE.csv` wrote. --set holds for every
+    scenario named.
     """
+    if any(name.endswith(".csv") for name in names):
+        if settings:
+            raise click.UsageError("points of a sweep cannot be changed; leave out --set")
+        _compare_points(names, as_json)
+        return 0
     questions = {name: asked(name, settings, {}) for name in names if not name.endswith(".json")}
     from hwmodel.compare import compare
     from hwmodel.report.page import page_from
@@ -106,3 +112,31 @@ def cost_command(scenario: str, settings: tuple[str, ...], prefill: str | None, 
 
         show(cost_answer(found))
     return 0 if found.feasible else INFEASIBLE
+
+
+def _compare_points(names: tuple[str, ...], as_json: bool) -> None:
+    """Files of points, and scenarios beside them."""
+    start()
+    from hwmodel.compare_points import compare_points
+
+    found = compare_points(names)
+    if as_json:
+        json_out(found)
+        return
+    from hwmodel.report.tables import table
+
+    rows = [tuple(_cell(row[name]) for name in found["columns"]) for row in found["rows"]]
+    show(table("", tuple(found["columns"]), rows, 3))
+    for verdict in found["verdicts"]:
+        beyond = "beyond their ranges" if verdict["beyond_ranges"] else "within their ranges"
+        say(f"{verdict['quicker']} is {verdict['ratio']:.3g} times as quick as {verdict['slower']}, {beyond}")
+    for crossing in found["crossovers"]:
+        before, behind = crossing["between"]
+        ends = f"({crossing['low']:.4g} to {crossing['high']:.4g})"
+        say(f"{crossing['y']} over {crossing['x']}: {behind} overtakes {before} at {crossing['at']:.4g} {ends}")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -328,13 +328,13 @@ def table(
         layers(one, sums, sizes, cut, room.rows, out, at_rows, q)
         lanes(sums, sizes, seconds, cut, room.lanes, out, at_lanes, q)
         u = sizes.expert_op
-        if u >= 0:
-            own, known = bins[routing[q], ops.bin[u]], logs[routing[q], ops.bin[u]]
-            tokens, here = values[ops.slot[u, 0]], 0.0
+        if u >= 0:  # pairs and experts hit, as the op counted them
+            own, here = bins[routing[q], ops.bin[u]], 0.0
             for k in range(own.shape[0]):
                 here += own[k, 1]
-            out[at_lanes + sizes.lanes, q] = routed_tokens(tokens, own) / here
-            out[at_lanes + sizes.lanes + 1, q] = known_distinct(tokens, own, known)
+            area = values[ops.slot[u, 2]] * values[ops.slot[u, 3]]
+            out[at_lanes + sizes.lanes, q] = one[u, c.FLOPS] / (2.0 * area * here)
+            out[at_lanes + sizes.lanes + 1, q] = one[u, c.WEIGHT_BYTES] / (area * ops.consts[u, 0])
 
 
 @njit(cache=True, nogil=True)
