@@ -119,7 +119,7 @@ def rank_s(s: Serving, k: int, rank: int, parts: int, rows: int, new: int, chunk
         whole = share + np.ceil(chunks / parts) * new / chunks
         if chunks < parts:  # cut into as many pieces as micro-batches
             fresh, whole = fresh * chunks / parts, share + new / parts
-        own = here + count * fresh
+        own, whole = np.ceil(here + count * fresh - 1e-6), np.ceil(whole - 1e-6)  # tokens are whole
         more = period_s(s, k, parts, own, whole, here + count, attention, s.rank[k, rank, c.RANK_CHUNKED_S])
         if rows > 0:
             more -= period_s(s, k, parts, here, share, here, attention, 0.0)

@@ -142,8 +142,10 @@ def _cost(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, s
 
 
 def _floor(answer: Answer) -> dict[str, float]:
-    """The physical floor of the same requests: the mean prompt alone, and one sequence decoding, at peaks and bandwidths."""
-    mean = int(answer.run.requests.prompt.mean())
+    """The physical floor of the same requests: the mean prompt, less what was cached of it, and one sequence decoding, alone."""
+    run = answer.run
+    mean = int(run.requests.prompt.mean())
+    cached = int(mean * metrics.hit_rate(run))
 
     def ideal(role: str, **work: Any) -> float:
         scenario = next(kind.scenario for kind in answer.kinds if kind.role in (role, "mixed"))
@@ -151,7 +153,7 @@ def _floor(answer: Answer) -> dict[str, float]:
         return run_step(asked, ideal=True).step.time_s
 
     return {
-        "ttft_s": ideal("prefill", phase="prefill", batch=1, new_tokens=max(1, mean), cached=0),
+        "ttft_s": ideal("prefill", phase="prefill", batch=1, new_tokens=max(1, mean - cached), cached=cached),
         "tpot_s": ideal("decode", phase="decode", batch=1, context=max(1, mean)),
     }
 
