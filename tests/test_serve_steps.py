@@ -102,7 +102,7 @@ def test_a_ping_pong_step_is_its_busiest_lane_or_the_way_through_all() -> None:
 def test_a_step_takes_as_long_as_its_fullest_rank() -> None:
     """Attention data parallel ranks, 1 ms a token of a rank: the first and third request share rank 0.
 
-    Prompts of 100 and 50 tokens beside one of 300: 300 ms, not their sum and not their mean; then two decodes against one: 2 ms.
+    Prompts of 100 and 50 tokens beside one of 300: 300 ms, no sum, no mean; then two decodes against one: 2 ms.
     """
     steps = replace(proportional(1e-3), ranks=2)
     found = simulate(requests([0.0] * 3, [100, 300, 50], 4), fleet(steps))
@@ -115,7 +115,9 @@ def test_a_step_takes_as_long_as_its_fullest_rank() -> None:
 
 def test_a_new_request_goes_to_the_rank_with_the_fewest() -> None:
     """Four short and long ones in turn on two ranks; when the short ones have ended, the next two refill their rank."""
-    found = simulate(requests([0.0, 0.0, 0.0, 0.0, 0.5, 0.5], 10, [2, 900, 2, 900, 5, 5]), fleet(replace(steady(1e-3), ranks=2)))
+    found = simulate(
+        requests([0.0, 0.0, 0.0, 0.0, 0.5, 0.5], 10, [2, 900, 2, 900, 5, 5]), fleet(replace(steady(1e-3), ranks=2))
+    )
     assert found.req[:, c.RANK].tolist() == [0, 1, 0, 1, 0, 0]
 
 

@@ -56,7 +56,7 @@ PEAK, LONGEST_PREFIX, PREFILLS, DECODES, INFLIGHT = 27, 28, 29, 30, 31
 """Most pages in use; 1: the longest cached prefix is admitted first; prompt tokens and decode tokens computed; sequences
 whose KV is on the way here."""
 PAGE, PER_UNIT, RANKS, MICRO_BATCHES = 32, 33, 34, 35
-"""Tokens of a page; pages of a unit; ranks that share the sequences of a step; micro-batches that a step is cut into at most."""
+"""Tokens of a page; pages of a unit; ranks that share the sequences of a step; micro-batches of a step at most."""
 HELD_BACK, COMPUTES = 36, 37
 """1: the first waiting request waits for room to read its KV into; the waiting request that is to compute its prompt although
 lower tiers have some of it, -1 for none."""
@@ -141,8 +141,8 @@ class Serving(NamedTuple):
     """(instances, ranks, N_RANK) float: scratch of the step being timed."""
     table: np.ndarray
     """(kinds, values) s: the step tables of each kind of instance, one behind the other: over tokens of a rank, over tokens,
-    over sequences, over (sequences, context), over (chunks, new, cached tokens); then, lane by lane, over tokens of a rank, over
-    tokens, and the lane's share of the head, of decode and of prefill attention."""
+    over sequences, over (sequences, context), over (chunks, new, cached tokens); then, lane by lane, over tokens of a rank,
+    over tokens, and the share that the lane has of the head, of decode and of prefill attention."""
     axes: np.ndarray
     """(kinds, 6, nodes) float: nodes of tokens, sequences, contexts, chunks, new and cached tokens of a chunk."""
     axis: np.ndarray

@@ -13,6 +13,7 @@ from hwmodel.economics import cost
 from hwmodel.kernels import serving_columns as c
 from hwmodel.run import run as run_step
 from hwmodel.serve import metrics
+from hwmodel.serve.doubt import doubtful
 from hwmodel.serve.engine import REASONS, Run
 from hwmodel.serve.simulate import Answer
 
@@ -54,7 +55,9 @@ def to_dict(answer: Answer) -> dict[str, Any]:
         "warnings": warnings(answer), "version": __version__,
     }  # fmt: skip
     if answer.found is not None:
-        found["find"] = {**answer.found, "instances": sum(g.instances for g in run.fleet.groups), "chips": answer.service.chips}
+        found["find"] = dict(answer.found)
+    elif answer.slo:
+        found["goodput"]["doubt"] = doubtful(answer, [run.requests])
     return found
 
 

@@ -6,8 +6,8 @@ What a micro-batch takes, op after op, is a sum over what its ops depend on, exa
         + mean over chunks prefill[chunks, new, cached]
 
 and so is what each lane (the chips of a pool or stage, a way between pools) works of it. Where ops follow one another a step is
-the sum. Where lanes work side by side (AFD, micro-batches, pipelines) m micro-batches take max(sum, m x the busiest lane), which
-is what a steady schedule tends to: exact where one lane or the way through all of them is the bound, see
+the sum. Where lanes work side by side (AFD, micro-batches, pipelines) m micro-batches take max(sum, m x the busiest lane), what
+a steady schedule tends to: exact where one lane or the way through all of them is the bound, see
 `hwmodel.kernels.serving_steps`. `check` says how far the tables are from exact pricing and scheduling.
 """
 
@@ -82,6 +82,13 @@ class Steps:
         steps_s(_only(self), np.ascontiguousarray(points, dtype=np.float64), out)
         return out
 
+    def times_factor(self, factor: float) -> Steps:
+        """The same with every step so many times as long."""
+        seconds = (*TABLES, "host_s", "sequence_s", "prompt_s")
+        lanes = self.lanes.copy()
+        lanes[:, : 2 * len(self.grid.tokens.nodes)] *= factor  # behind them stand shares
+        return replace(self, lanes=lanes, accuracy=self.accuracy, **{name: getattr(self, name) * factor for name in seconds})
+
 
 def stacked(kinds: list[Steps]) -> dict[str, Array | Ints]:
     """The tables of several kinds of instances as the kernels read them."""
@@ -151,7 +158,9 @@ def _tables(mixed: Priced, grid: Grid, ranks: int) -> Steps:
     tokens, sequences, context, chunks, new, cached = (axis.nodes for axis in grid.axes)
     one, dense = np.ones_like, np.maximum(tokens, 1)
     each = np.vstack([mixed.way, mixed.lanes])  # (1 + lanes, ops)
-    at = _points(0 * tokens, one(tokens), 1, dense, 0)  # tokens of a shared part are those of all ranks: one prompt's stand for them
+    at = _points(
+        0 * tokens, one(tokens), 1, dense, 0
+    )  # tokens of a shared part are those of all ranks: one prompt's stand for them
     linear, shared = (mixed.sums(at, each * (mixed.part == name)) for name in ("linear", "shared"))
     head = mixed.sums(_points(np.maximum(sequences, 1) * ranks, one(sequences), 0, 1, 0), each * (mixed.part == "head"))
     rows, of = (part.ravel() for part in np.meshgrid(np.maximum(sequences, 1), np.maximum(context, 1), indexing="ij"))
