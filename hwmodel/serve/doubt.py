@@ -1,4 +1,4 @@
-"""How the doubt about step times becomes doubt about a service: the same requests with every step as quick and as slow as it may be."""
+"""How doubt about steps becomes doubt about a service: the same requests with every step as quick and as slow as it may be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hwmodel.serve.simulate import Answer, Kind, answer
 
 
 def factors(kind: Kind) -> tuple[float, float]:
-    """Ends of the 80 % interval of a step over the step: the one that the scenario states, a prompt of its length in prefill."""
+    """Ends of the 80 % interval of a step over the step: the one that the scenario states; a prompt, where it prefills."""
     work = kind.scenario.workload
     prompt = {"phase": "prefill", "batch": 1, "new_tokens": max(1, work.new_tokens or work.context), "cached": 0}
     asked = replace(kind.scenario, workload=work.model_copy(update=prompt)) if kind.role == "prefill" else kind.scenario

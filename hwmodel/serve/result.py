@@ -145,7 +145,7 @@ def _cost(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, s
 
 
 def _floor(answer: Answer) -> dict[str, float]:
-    """The physical floor of the same requests: the mean prompt, less what was cached of it, and one sequence decoding, alone."""
+    """The physical floor of the same requests: the mean prompt, less what was cached of it, and one sequence decoding."""
     run = answer.run
     mean = int(run.requests.prompt.mean())
     cached = int(mean * metrics.hit_rate(run))

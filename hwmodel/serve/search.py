@@ -1,6 +1,6 @@
 """Searches over services: the fewest instances, the highest rate, the best ratio of prefill to decode instances.
 
-Every size is tried with the same requests (common random numbers): those of several seeds, or one trace. What is compared is the
+Every size is tried with the same requests (common random numbers): those of several seeds, or one trace. Compared is the
 mean share of good requests; its 95 % interval is Student's over the seeds, or over batches of consecutive requests of one trace
 (batch means; Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3).
 """
@@ -96,7 +96,7 @@ class Bench:
 
 
 def find(service: Service, works: Requests | Sequence[Requests], what: str, slo: dict[str, float] | None = None) -> Answer:
-    """The fewest instances (``chips``), the highest rate (``rate``), or the best split (``ratio``) with 90 % of the requests good.
+    """The fewest instances (``chips``), the highest rate (``rate``), or the best split (``ratio``) with 90 % good.
 
     Parameters
     ----------

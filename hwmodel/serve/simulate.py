@@ -62,8 +62,8 @@ class Service:
     def split(self, prefills: int, decodes: int) -> Service:
         """With so many prefill and decode instances."""
         s = self.serving
-        sides = {name: side.model_copy(update={"instances": count})
-                 for name, side, count in (("prefill", s.prefill, prefills), ("decode", s.decode, decodes)) if side}  # fmt: skip
+        given = (("prefill", s.prefill, prefills), ("decode", s.decode, decodes))
+        sides = {name: side.model_copy(update={"instances": count}) for name, side, count in given if side}
         return replace(self, serving=s.model_copy(update=sides))
 
 
