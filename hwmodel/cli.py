@@ -19,6 +19,7 @@ from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
 from hwmodel.cli_simulate import simulate_command
+from hwmodel.cli_whatif import racks_command, whatif_command
 from hwmodel.terminal import json_out, listen, say, show, text_out
 
 if TYPE_CHECKING:
@@ -314,19 +315,30 @@ def schema_command(kind: str) -> None:
 
 @cli.command("plot")
 @question_options
-@click.option("--kind", required=True, help="layers, roofline, memory or timeline.")
+@click.option("--kind", required=True, help="layers, roofline, memory, timeline, batch (tokens per expert) or tornado.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Picture to write (.png, .svg, .pdf).")
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
-def plot_command(scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, **options: Any) -> int:
+@click.option("--beside", metavar="CHIP", multiple=True, help="Also the experts on this chip (--kind batch).")
+def plot_command(
+    scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, beside: tuple[str, ...], **options: Any
+) -> int:
     """Draw a picture of a run."""
-    from hwmodel.plot import KINDS
+    from hwmodel import plot, plot_optimize
     from hwmodel.run import run
     from hwmodel.spec.errors import did_you_mean
 
-    if kind not in KINDS:
-        raise click.UsageError(f"unknown kind of plot '{kind}'{did_you_mean(kind, KINDS)}")
+    kinds = plot.KINDS | plot_optimize.KINDS
+    if kind not in kinds:
+        raise click.UsageError(f"unknown kind of plot '{kind}'{did_you_mean(kind, kinds)}")
+    if ideal and kind in plot_optimize.KINDS:
+        raise click.UsageError(f"--ideal: a {kind} is drawn of the step as it is priced")
+    if beside and kind != "batch":
+        raise click.UsageError("--beside goes with --kind batch")
     result = run(asked(scenario, settings, options), ideal=ideal)
-    KINDS[kind](result, out)
+    if kind == "batch":
+        plot_optimize.batch(result, out, beside)
+    else:
+        kinds[kind](result, out)
     say(f"wrote {out}")
     return 0 if result.feasible else INFEASIBLE
 
@@ -353,8 +365,8 @@ def claims_command(as_json: bool) -> None:
 
 
 for command in (
-    explain_command, report_command, compare_command, cost_command, optimize_command, simulate_command, calibrate_command,
-    validate_command,
+    explain_command, report_command, compare_command, cost_command, optimize_command, whatif_command,
+    racks_command, simulate_command, calibrate_command, validate_command,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -21,9 +21,17 @@ if TYPE_CHECKING:
 @click.option("--slo", metavar="tpot=20ms,ttft=1s", default="", help="Latency targets that every plan must meet.")
 @click.option("--front", metavar="5ms,10ms,...", default="", help="Answer for these TPOT targets as well.")
 @click.option("--candidates", type=click.IntRange(0), default=8, help="Plans to print beside the best.")
+@click.option("--experts", is_flag=True, help="Print what micro-batches and expert widths do to the experts as well.")
 @json_option
 def optimize_command(
-    scenario: str, settings: tuple[str, ...], objective: str | None, slo: str, front: str, candidates: int, as_json: bool
+    scenario: str,
+    settings: tuple[str, ...],
+    objective: str | None,
+    slo: str,
+    front: str,
+    candidates: int,
+    experts: bool,
+    as_json: bool,
 ) -> int:
     """Find the best plan for SCENARIO's model and chips: who holds what, how many chips, degrees, micro-batches, batch.
 
@@ -31,7 +39,7 @@ def optimize_command(
     """
     question = asked(scenario, settings, {})
     goal = _goal(question.goal, objective, slo)
-    targets = [_quantity("--front", text) for text in front.split(",") if text]
+    targets = [quantity("--front", text) for text in front.split(",") if text]
     from hwmodel.optimize.optimum import optimize
 
     found = optimize(question, goal, targets)
@@ -40,7 +48,7 @@ def optimize_command(
     else:
         from hwmodel.report.optimum import answer
 
-        show(answer(found, candidates))
+        show(answer(found, candidates, widths=experts))
     if not found.feasible:
         say("no plan of the space meets every constraint")
     return 0 if found.feasible else INFEASIBLE
@@ -63,11 +71,11 @@ def _goal(stated: Goal, objective: str | None, slo: str) -> Goal:
         key, _, text = part.partition("=")
         if f"{key.strip()}_s" not in limits:
             raise click.UsageError(f"--slo: expected tpot=TIME or ttft=TIME, such as tpot=20ms,ttft=1s; got '{part}'")
-        limits[f"{key.strip()}_s"] = Number(_quantity("--slo", text))
+        limits[f"{key.strip()}_s"] = Number(quantity("--slo", text))
     return stated.model_copy(update={**changes, "slo": Slo.model_construct(**limits)})
 
 
-def _quantity(option: str, text: str) -> float:
+def quantity(option: str, text: str) -> float:
     """A time in s."""
     from hwmodel.spec import units
 

@@ -48,6 +48,7 @@ def simulate_command(
         out.mkdir(parents=True, exist_ok=True)
     found = find(service, work, what, targets) if what else answer(service, work, targets)
     told = to_dict(found)
+    say(f"{len(work):,} requests, {told['iterations']:,} iterations in {told['wall_s']:.3f} s")
     for warning in told["warnings"]:
         say(f"warning: {warning}")
     if as_json:

@@ -59,7 +59,7 @@ FIXED: dict[str, dict[str, str | None]] = {
 
 # --- the sheet: what every picture has --------------------------------------------------------------------------------
 @contextmanager
-def _sheet(
+def sheet(
     result: Result, path: str | Path, what: str, size: tuple[float, float], panels: int = 1, **options: Any
 ) -> Iterator[list[Axes]]:
     """Panels side by side under a title, above a footer; written to `path` when the block ends."""
@@ -136,7 +136,7 @@ def layers(result: Result, path: str | Path) -> None:
     longest = max(bar.time_s for bar in bars) * factor
     beyond = "; shares exceed 100 % where work overlaps" if sum(bar.share for bar in layer_bars(result)) > 1.005 else ""
     what = f"Time of one layer, all micro-batches, ops in a row; at each bar: time and share of the step{beyond}"
-    with _sheet(result, path, what, (12.5, 2.3 + 0.62 * len(bars)), 2, sharey=True) as panels:
+    with sheet(result, path, what, (12.5, 2.3 + 0.62 * len(bars)), 2, sharey=True) as panels:
         for axes, title, colours in ((panels[0], "by op", ops), (panels[1], "by what bounds it", bounds)):
             stacks = [_named(bar.by_op, costly) if colours is ops else bar.by_bound for bar in bars]
             axes.set(title=title, xlabel=f"time ({unit})", xlim=(0, longest * 1.32), ylim=(len(bars) - 0.45, -0.55))
@@ -197,7 +197,7 @@ def roofline(result: Result, path: str | Path) -> None:
     if not pools:
         raise InputError("no op of this scenario multiplies matrices: there is no roofline to draw")
     what = "Dots: ops on one chip; area: share of the step; bytes through the tier that takes longest; ceilings: peaks"
-    with _sheet(result, path, what, (max(9.0, 7.2 * len(pools)), 6.4), len(pools)) as panels:
+    with sheet(result, path, what, (max(9.0, 7.2 * len(pools)), 6.4), len(pools)) as panels:
         for axes, pool in zip(panels, pools, strict=True):
             _roof_axes(result, axes, pool)
         panels[0].figure.draw_without_rendering()  # type: ignore[union-attr]
@@ -321,7 +321,7 @@ def memory(result: Result, path: str | Path) -> None:
     bars = memory_bars(result)
     end = min(4.0, max(1.0, *(sum(uses.values()) / capacity for _, capacity, uses in bars)))
     what = "Bytes on the fullest chip of every pool, by memory tier"
-    with _sheet(result, path, what, (11, 2.1 + 0.72 * len(bars))) as (axes,):
+    with sheet(result, path, what, (11, 2.1 + 0.72 * len(bars))) as (axes,):
         axes.set(xlabel="share of the tier's capacity (%)", ylim=(len(bars) - 0.4, -0.6))
         axes.set_xlim(0, end * (122 if end > 1 else 102))
         axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
@@ -361,7 +361,7 @@ def timeline(result: Result, path: str | Path) -> None:
     what = f"{show(end - start, 's', 3)} of a step, steady state" if start else "One step from start to end"
     what += "; grey: idle; right: share of this time that a lane is busy"
     what += "; the floor itself assumes that all of it overlaps" if result.placed.ideal else ""
-    with _sheet(result, path, what, (13, 2.1 + 0.62 * len(rows))) as (axes,):
+    with sheet(result, path, what, (13, 2.1 + 0.62 * len(rows))) as (axes,):
         axes.set(xlabel=f"time since the step began ({unit})", ylim=(len(rows) - 0.4, -0.6))
         axes.set_xlim(start * factor, (end + (end - start) * 0.06) * factor)
         axes.set_yticks(range(len(rows)), [f"{lane}, stage {stage}" if stages > 1 else lane for lane, stage in rows])

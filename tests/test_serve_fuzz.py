@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,7 +56,7 @@ def fleets(draw: Any) -> Fleet:
         given_["reserve"] = draw(st.sampled_from(["final", "paged", 150]))
     given_["watermark"] = draw(st.sampled_from([0.0, 0.1]))
     rule = Scheduler.kinds[kind](**given_)
-    tiers = (Tier("dram", 8.0 * BLOCK, 1e5, 1e5, 1e-4), Tier("ssd", 30.0 * BLOCK, 3e4, 3e4, 1e-3))[: draw(st.integers(0, 2))]
+    tiers = (Tier("dram", 8.0 * BLOCK, 1e5, 1e-4), Tier("ssd", 30.0 * BLOCK, 3e4, 1e-3))[: draw(st.integers(0, 2))]
     pages, page = draw(st.integers(10, 60)), draw(st.sampled_from([2, 4, 8]))
     steps = proportional(1e-3)
 
@@ -125,3 +130,37 @@ def test_a_follower_comes_after_its_gap_and_is_refused_with_what_it_waits_for() 
     assert found.when[1, c.ARRIVAL] == pytest.approx(3.01)
     assert found.finished.tolist() == [True, True, False, False]
     assert found.req[2:, c.REASON].tolist() == [c.TOO_LONG, c.NOT_PRECEDED]
+
+
+def digest(seed: int) -> str:
+    """Hash of everything a run leaves behind, of a workload with prefixes, loops, tiers, and two kinds of instances."""
+    rng = np.random.default_rng(seed)
+    n = 60
+    prompt = rng.integers(20, 120, n)
+    count = prompt // BLOCK
+    ids = np.concatenate([np.where(np.arange(k) < 6, np.arange(k), 100 + 20 * r + np.arange(k)) for r, k in enumerate(count)])
+    work = requests(
+        np.sort(rng.uniform(0, 1, n)), prompt, rng.integers(1, 40, n), block_tokens=BLOCK, blocks=ids.astype(np.int64),
+        starts=np.concatenate([[0], np.cumsum(count)]), after=np.where(np.arange(n) % 5 == 4, np.arange(n) - 3, -1),
+        gap_s=np.full(n, 0.2),
+    )  # fmt: skip
+    tiers = (Tier("dram", 30.0 * BLOCK, 1e5, 1e-4),)
+    found = hashlib.sha256()
+    for kind in sorted(Scheduler.kinds):
+        rule = Scheduler.kinds[kind](max_sequences=6)
+        mixed = (Group("gpu", 2, proportional(1e-3), rule, 40, "mixed", tiers),)
+        split = tuple(Group(role, 1, proportional(1e-3), rule, 40, role, wire=Wire(1e-4)) for role in ("prefill", "decode"))
+        for groups in (mixed, split) if kind != "static" else (mixed,):
+            run = simulate(work, Fleet(groups, 4, "prefix"))
+            for part in (run.req, run.when, run.inst, run.meter, run.tier):
+                found.update(part.tobytes())
+    return found.hexdigest()
+
+
+def test_the_compiled_loop_does_what_its_python_does() -> None:
+    """Every kernel of the loop against its own source, interpreted, to the last bit."""
+    here = Path(__file__).parent
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from test_serve_fuzz import digest; print(digest(4))"
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", program, str(here)], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == digest(4)

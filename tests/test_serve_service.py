@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from serving_cases import fleet, proportional, requests, steady
 from hwmodel.cli import cli
 from hwmodel.kernels import serving_columns as c
 from hwmodel.serve.engine import Fleet, Group, Wire, simulate
-from hwmodel.serve.metrics import e2e_s, hit_rate, itl, makespan_s, quantiles, tpot_s, ttft_s, within
+from hwmodel.serve.metrics import e2e_s, hit_rate, itl, makespan_s, quantiles, session_s, slowest_parts, tpot_s, ttft_s, within
 from hwmodel.serve.schedulers import Scheduler
 from hwmodel.serve.simulate import GOOD, answer, find, load_service, requests_of
 from hwmodel.serve.steps import by_tokens
@@ -80,6 +81,18 @@ def test_apart_a_decode_is_never_stalled_by_a_prompt_but_a_prompt_has_half_the_c
     assert within(apart, slo).mean() > within(together, slo).mean(), "a tight target per token: apart wins"
     loose = {"ttft": 0.055, "tpot": 50e-3}
     assert within(apart, loose).mean() < within(together, loose).mean(), "a tight first token: together wins"
+
+
+def test_the_shipped_one_and_one_gains_on_tokens_and_loses_on_first_tokens() -> None:
+    """The same two H100: apart is better under a tight TPOT, together under a tight TTFT."""
+    apart = load_service("h100_1p1d_llama_8b")
+    together = load_service("h100_1p1d_llama_8b", ["serving.prefill=null", "serving.decode=null", "serving.instances=2"])
+    work = requests_of(apart)
+    one, two = answer(apart, work), answer(together, work)
+    assert apart.chips == together.chips == 2
+    assert one.good > two.good + 0.1
+    tight = {"ttft": 0.1, "tpot": 0.05}
+    assert within(one.run, tight).mean() < within(two.run, tight).mean() - 0.1
 
 
 # directions that were published
@@ -234,3 +247,45 @@ def test_a_step_of_constant_time_makes_a_request_take_its_tokens() -> None:
     found = simulate(requests([0.0], 10, 7), fleet(steady(2.0)))
     assert e2e_s(found)[0] == 14.0
     assert tpot_s(found)[0] == 2.0
+
+
+def test_the_slowest_first_tokens_are_taken_apart() -> None:
+    """One at a time, 1 ms a token: the last of 200 waits for 199 x 100 tokens and is computed in 100 ms."""
+    found = simulate(requests(np.zeros(200), 100, 1), fleet(proportional(1e-3), max_sequences=1))
+    parts = slowest_parts(found)
+    assert parts is not None
+    assert parts["prefill_s"] == pytest.approx(0.1)
+    assert parts["load_s"] == 0
+    assert parts["ttft_s"] == pytest.approx(parts["queue_s"] + 0.1)
+    assert parts["queue_s"] == pytest.approx(19.85, rel=0.01)
+
+
+def test_a_session_lasts_from_its_first_arrival_to_its_last_answer() -> None:
+    """Two calls of 10 ms and a pause of 3 s; a session with a rejected call is not counted."""
+    after, session = np.array([-1, 0, -1]), np.array([0, 0, 1])
+    work = requests([1.0, 0.0, 0.0], [10, 10, 10**8], 1, after=after, gap_s=np.array([0, 3.0, 0]), session=session)
+    assert session_s(simulate(work, fleet(proportional(1e-3)))) == pytest.approx([3.02])
+
+
+def test_a_folder_gets_the_answer_and_a_row_per_request(tmp_path: Path) -> None:
+    found = CliRunner().invoke(
+        cli, ["simulate", "w1_llama_8b_h100", "--requests", "20", "--out", str(tmp_path / "out"), "--json"]
+    )
+    assert found.exit_code == 0, found.output
+    told = json.loads((tmp_path / "out" / "simulate.json").read_text())
+    lines = (tmp_path / "out" / "requests.csv").read_text().splitlines()
+    assert len(lines) == 21
+    column = lines[0].split(",").index("ttft_s")
+    assert np.mean([float(line.split(",")[column]) for line in lines[1:]]) == pytest.approx(told["ttft_s"]["mean"])
+
+
+def test_nobody_served_is_told_by_the_exit_status(tmp_path: Path) -> None:
+    """Prompts of a million tokens fit nowhere: status 3, and the reason."""
+    (tmp_path / "long.csv").write_text("at,in,out\n0,1000000,5\n1,1000000,5\n")
+    arguments = ["simulate", "w1_llama_8b_h100", "--trace", str(tmp_path / "long.csv"), "--columns", "at,in,out", "--json"]
+    found = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert found.return_value == 3
+    told = json.loads(found.stdout)
+    assert told["requests"]["rejected"] == 2
+    assert told["ttft_s"] is None
+    assert "does not fit" in next(iter(told["requests"]["reasons"]))

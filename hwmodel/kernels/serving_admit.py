@@ -100,7 +100,7 @@ def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int,
     if s.req[r, c.UNITS] > 0 or s.inst[k, c.BATCH] + s.inst[k, c.INFLIGHT] >= s.inst[k, c.MAX_SEQS]:
         return length
     units, idle = found(s, k, r)
-    counts = s.tier[k, :, c.N_TIER - 1]
+    counts = s.tier[k, :, c.COUNTED]
     more = worth_reading(s, k, r, units, unit_s(s, k, r, units), counts)
     pages = more * s.inst[k, c.PER_UNIT]
     if more == 0:
@@ -140,7 +140,7 @@ def let_in(s: Serving, k: int, limit: int) -> int:
         units, idle = found(s, k, r)
         have = units * s.inst[k, c.PAGE] * per_unit
         if s.tier.shape[1] > 1 and s.inst[k, c.COMPUTES] != r:
-            counts = s.tier[k, :, c.N_TIER - 1]
+            counts = s.tier[k, :, c.COUNTED]
             if worth_reading(s, k, r, units, unit_s(s, k, r, units), counts) > 0:
                 return BLOCKED  # it is sent to read when it is the first at the start of an iteration
     work = s.req[r, c.PROMPT] + s.req[r, c.MADE] - have

@@ -82,12 +82,12 @@ STATIC, ITERATION_LEVEL, BUDGETED, SARATHI, PREFILL_FIRST = 0, 1, 2, 3, 4
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE = 0, 1, 2
 
 # tiers below the first: whole numbers (instances, tiers, N_TIER), times (instances, tiers, N_TIER_S)
-ROOM, HELD, MOST, HITS, READS, WRITES = 0, 1, 2, 3, 4, 5
-"""Units: capacity, held, most held, requests' units found, read and written."""
+ROOM, HELD, MOST, HITS, READS, WRITES, COUNTED = 0, 1, 2, 3, 4, 5, 6
+"""Units: capacity, held, most held, found by requests, read and written; and a place to count in."""
 N_TIER = 7
-READ_S, LATENCY_S, FREE_AT, WRITE_S = 0, 1, 2, 3
-"""s per unit to read; s before the first; until when the way up is busy; s per unit to write (not waited for)."""
-N_TIER_S = 4
+READ_S, LATENCY_S, FREE_AT = 0, 1, 2
+"""s per unit to read; s before the first; until when the way up is busy."""
+N_TIER_S = 3
 
 HOLDERS, OLDER, NEWER = 0, 1, 2
 """Of a unit in a tier: -1 not there, else how many requests hold it; its neighbours in the list by last use of units that

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from hwmodel.goal import Goal
 from hwmodel.graph import OpGraph
 from hwmodel.lower.decoder import lower
+from hwmodel.optimize.agreement import agreement
+from hwmodel.optimize.expert_batch import ExpertBatch, expert_batch
 from hwmodel.optimize.held import held
 from hwmodel.optimize.limits import excluded
 from hwmodel.optimize.packed import Packed, packed, tokens_of
@@ -81,6 +84,17 @@ class Optimum:
         killed = Counter(item.reason.partition(":")[0] for item in self.candidates if not item.feasible)
         return [f"{reason}: {count:,} plans" for reason, count in killed.most_common()]
 
+    @cached_property
+    def experts(self) -> ExpertBatch | None:
+        """Tokens per expert of the answer; None without an answer or without routed experts."""
+        slo, result = self.goal.slo.tpot_s, self.answer.result
+        return expert_batch(result, None if slo is None else float(slo)) if result else None
+
+    @cached_property
+    def placement(self) -> dict[str, Any] | None:
+        """The answer's ops placed one by one, to compare."""
+        return agreement(self.answer.result) if self.answer.result else None
+
     @property
     def proof(self) -> dict[str, Any]:
         """Method and optimality gap."""
@@ -97,6 +111,7 @@ class Optimum:
             "pieces": found.pieces,
             "bound": natural(self.goal.objective, self.answer.best.bound),
             "worst_dip_of_time_with_batch": self.dip,
+            "placement": self.placement,
         }  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,6 +122,7 @@ class Optimum:
         front = [{"tpot_slo_s": target.tpot_slo_s, **_answer(self.goal.objective, target)} for target in self.front]
         return {
             **base, **_answer(self.goal.objective, self.answer), "front": front,
+            "expert_batch": self.experts.to_dict() if self.experts else None,
             "candidates": [vars(item) for item in self.candidates], "proof": self.proof,
         }  # fmt: skip
 

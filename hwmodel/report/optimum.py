@@ -7,22 +7,32 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from hwmodel.optimize.expert_batch import WITHIN
 from hwmodel.optimize.optimum import UNITS, natural
-from hwmodel.report.tables import seconds, table
+from hwmodel.report.tables import gigabytes, seconds, table
 
 if TYPE_CHECKING:
+    from hwmodel.optimize.expert_batch import ExpertBatch
     from hwmodel.optimize.optimum import Candidate, Optimum, Target
 
 
-def answer(found: Optimum, most: int) -> RenderableType:
+GAP = 1e-9
+"""Of a placement: below it is rounding."""
+
+
+def answer(found: Optimum, most: int, *, widths: bool = False) -> RenderableType:
     """The best plan, the front, the runners-up, what killed the others, and the proof.
 
     most : candidates to print
+    widths : also what micro-batches and expert widths do to the experts
     """
     lines: list[RenderableType] = [Text(found.scenario.name, style="bold")]
     if found.scenario.title:
         lines.append(Text(found.scenario.title))
     lines += [*_best(found), ""]
+    if found.experts:
+        lines += [*_experts(found.experts), ""]
+        lines += [_accumulation(found.experts), "", _widths(found.experts), ""] if widths else []
     if found.front:
         lines += [_front(found), ""]
     alive = [item for item in found.candidates if item.feasible]
@@ -30,7 +40,7 @@ def answer(found: Optimum, most: int) -> RenderableType:
         lines += [_candidates(f"the best of {len(alive):,} plans that can run", alive[:most], found.goal.objective), ""]
     if found.reasons:
         lines += [Text("what killed the others: " + "; ".join(found.reasons))]
-    return Group(*lines, *_proof(found))
+    return Group(*lines, *_proof(found), *_placement(found))
 
 
 def _best(found: Optimum) -> list[RenderableType]:
@@ -57,6 +67,77 @@ def _best(found: Optimum) -> list[RenderableType]:
     if result.cost and result.cost.usd_per_million_output_tokens:
         rows.append(("cost", f"{result.cost.usd_per_million_output_tokens:.3g} USD/Mtok"))
     return [table("", ("", ""), rows, 2)]
+
+
+def _experts(found: ExpertBatch) -> list[RenderableType]:
+    rows = [
+        (
+            f"{row.pool}: {row.count:,} x {row.chip}, {row.weights}", f"{row.experts_per_chip} of {row.experts}",
+            f"{row.tokens_per_expert:,.4g}", f"{row.distinct_experts:,.4g}", f"{row.knee:,.4g}", f"{row.tile_efficiency:.0%}",
+            seconds(row.layer_s), row.bound,
+        )
+        for row in found.pools
+    ]  # fmt: skip
+    columns = ("experts on", "on a chip", "tokens each", "hit", "knee", "tiles full", "a layer", "bound")
+    said = f"tokens per expert, one micro-batch: {found.tokens_per_expert:,.4g} in the mean of {found.experts} experts"
+    return [table(said, columns, rows, 1), *_alone(found)]
+
+
+def _alone(found: ExpertBatch) -> list[RenderableType]:
+    """What would be best for the experts alone."""
+    asked = f" under {seconds(found.tpot_slo_s)}" if found.tpot_slo_s else ""
+    lines: list[RenderableType] = [Text(f"experts alone, fewest tokens within {WITHIN:.0%} of the best cost per token{asked}:")]
+    for curve in found.curves:
+        best = curve.optimum(found.tpot_slo_s)
+        said = (
+            f"{best.tokens_per_expert:,.4g} tokens each, {best.batch:,} a micro-batch" if best
+            else "no batch is quick enough"
+        )  # fmt: skip
+        lines.append(Text(f"  {curve.label}: {said}{'' if curve.fits else '; they do not fit'}"))
+    return lines
+
+
+def _accumulation(found: ExpertBatch) -> RenderableType:
+    rows = [
+        (
+            str(row["micro_batches"]), f"{row['tokens_per_expert']:,.4g}", f"{row['distinct_experts']:,.4g}",
+            seconds(row["layer_s"]), f"{row['times_accumulated']:.2f}",
+        )
+        for row in found.accumulation
+    ]  # fmt: skip
+    columns = ("micro-batches", "tokens each", "hit", "a layer, all of them", "of accumulated")
+    return table("the step's tokens through the experts in one or more micro-batches", columns, rows, 0)
+
+
+def _widths(found: ExpertBatch) -> RenderableType:
+    rows = [
+        (
+            f"EP{row['expert_groups']}" + (f" x TP{row['chips_per_group']}" if row["chips_per_group"] > 1 else ""),
+            str(row["copies"]), str(row["experts_per_chip"]), f"{row['tokens_per_expert']:,.4g}", seconds(row["layer_s"]),
+            f"{row['busiest_over_mean']:.2f}", gigabytes(row["weights_bytes_per_chip"]), "yes" if row["fits"] else "no",
+        )
+        for row in found.widths
+    ]  # fmt: skip
+    columns = ("width", "copies", "on a chip", "tokens each", "a layer", "busiest/mean", "weights a chip", "fits")
+    return table("experts spread over fewer groups, the rest copies of them (data parallel)", columns, rows, 1)
+
+
+def _placement(found: Optimum) -> list[RenderableType]:
+    """Whether placing every op by itself agrees with the plan."""
+    check = found.placement
+    if check is None:
+        return []
+    if check["method"] is None:
+        return [Text(f"placement: not checked: {check['notes'][0]}")]
+    where: dict[str, list[str]] = {}
+    for name, pool in check["classes"].items():
+        where.setdefault(pool, []).append(name)
+    said = "; ".join(f"{pool}: {', '.join(names)}" for pool, names in where.items())
+    gap = check["gap"] if check["gap"] > GAP else 0.0
+    verdict = "as planned" if check["agrees"] else "not as planned"
+    beside = "" if check["plan_s"] is None else f", the plan {seconds(check['plan_s'])}"
+    time = f"one micro-batch, op after op, in {seconds(check['objective_s'])}{beside}" if check["classes"] else "nothing fits"
+    return [Text(f"placement of every op by itself ({check['method']}, gap {gap:.2g}): {verdict}; {time}; {said}")]
 
 
 def _front(found: Optimum) -> RenderableType:

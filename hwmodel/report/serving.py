@@ -42,9 +42,15 @@ def _totals(found: dict[str, Any]) -> RenderableType:
         ("output", f"{found['output_tokens_per_s']:,.1f} tokens/s"),
         ("prefix hits", f"{found['prefix_hit_rate']:.1%} of the input tokens"),
         ("preemptions", f"{found['preemptions']:,}"),
-        ("iterations", f"{found['iterations']:,}, simulated in {_s(found['wall_s'])}"),
+        ("iterations", f"{found['iterations']:,}"),
         ("physical floor", f"TTFT {_s(floor['ttft_s'])}, TPOT {_s(floor['tpot_s'])}: the mean prompt and one sequence alone"),
     ]  # fmt: skip
+    if slow := found["ttft_slowest"]:
+        parts = ", ".join(f"{name} {_s(slow[f'{name}_s'])}" for name in ("queue", "load", "prefill") if slow[f"{name}_s"])
+        lines.append(("slowest 1 %", f"TTFT {_s(slow['ttft_s'])}: {parts}"))
+    if session := found["sessions"]:
+        told = f"{session['finished']:,} finished, {_s(session['time_s']['mean'])} each on average"
+        lines.append(("sessions", told + (f", {session['usd']:.3g} USD each" if session["usd"] else "")))
     if found["cost"]:
         lines.append(("cost", f"{found['cost']['usd_per_million_output_tokens']:.3g} USD per million output tokens"))
     steps = [

@@ -248,6 +248,5 @@ def _tiers(members: list[Group], count: int, unit_tokens: int) -> dict[str, Ints
         size = group.token_bytes * unit_tokens
         for i, below in enumerate(group.tiers, start=1):
             tier[k, i, c.ROOM] = int(below.capacity_bytes // size)
-            seconds[k, i, [c.READ_S, c.WRITE_S]] = size / below.read_bytes_per_s, size / below.write_bytes_per_s
-            seconds[k, i, c.LATENCY_S] = below.latency_s
+            seconds[k, i, [c.READ_S, c.LATENCY_S]] = size / below.read_bytes_per_s, below.latency_s
     return {"tier": tier, "tier_s": seconds}

@@ -18,7 +18,6 @@ class Tier:
     name: str
     capacity_bytes: float
     read_bytes_per_s: float
-    write_bytes_per_s: float
     latency_s: float
 
 

@@ -111,3 +111,31 @@ def waste_tokens(run: Run) -> float:
 def kv_use(run: Run) -> float:
     """Tokens in the cache over the tokens that running sequences hold room for, over time."""
     return float(run.meter[:, c.USED_TOKEN_S].sum() / max(1e-30, run.meter[:, c.HELD_TOKEN_S].sum()))
+
+
+def slowest_parts(run: Run) -> dict[str, float] | None:
+    """Mean TTFT (s) of the slowest hundredth of the requests, and where it went.
+
+    queue: before the first iteration that computes for it, reading of KV aside; load: KV from lower tiers; prefill: from that
+    iteration to the first token, preemptions included.
+    """
+    first = ttft_s(run)
+    known = np.isfinite(first)
+    if not known.any():
+        return None
+    slow = np.flatnonzero(known & (first >= np.percentile(first[known], 99)))
+    load = np.minimum(run.when[slow, c.LOADING_S], queue_s(run)[slow])
+    whole, waited = float(first[slow].mean()), float(queue_s(run)[slow].mean())
+    return {"ttft_s": whole, "queue_s": waited - float(load.mean()), "load_s": float(load.mean()), "prefill_s": whole - waited}
+
+
+def session_s(run: Run) -> Array:
+    """(sessions,) s from a session's first arrival to its last answer, of sessions of which nothing was rejected."""
+    session = run.requests.session
+    count = int(session.max(initial=-1)) + 1
+    begin, end, whole = np.full(count, np.inf), np.full(count, -np.inf), np.ones(count, dtype=bool)
+    own = session >= 0
+    np.minimum.at(begin, session[own], run.when[own, c.ARRIVAL])
+    np.maximum.at(end, session[own], run.when[own, c.FINISH])
+    np.logical_and.at(whole, session[own], run.finished[own])
+    return np.asarray((end - begin)[whole & np.isfinite(end)])

@@ -38,6 +38,8 @@ def to_dict(answer: Answer) -> dict[str, Any]:
         },
         **{name: _row(metrics.quantiles(value[np.isfinite(value)])) for name, value in finite.items()},
         "itl_s": _row(metrics.itl(run)),
+        "ttft_slowest": metrics.slowest_parts(run),
+        "sessions": _sessions(run, spent),
         "makespan_s": span,
         "output_tokens_per_s": rate,
         "goodput": {
@@ -59,6 +61,15 @@ def to_dict(answer: Answer) -> dict[str, Any]:
 LATENCIES = {
     "ttft_s": metrics.ttft_s, "tpot_s": metrics.tpot_s, "e2e_s": metrics.e2e_s, "queue_s": metrics.queue_s,
 }  # fmt: skip
+
+
+def _sessions(run: Run, spent: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Time and cost of a session; None where the trace has none."""
+    times = metrics.session_s(run)
+    if not len(times):
+        return None
+    usd = spent["usd_per_hour"] * metrics.makespan_s(run) / 3600 / len(times) if spent else None
+    return {"finished": len(times), "time_s": _row(metrics.quantiles(times)), "usd": usd}
 
 
 def _row(quantiles: metrics.Quantiles | None) -> dict[str, float] | None:
@@ -174,7 +185,9 @@ def rows(answer: Answer) -> list[dict[str, Any]]:
             "output": int(run.requests.output[i]), "session": int(run.requests.session[i]),
         }  # fmt: skip
         row |= {name: float(value[i]) if np.isfinite(value[i]) else None for name, value in latencies.items()}
-        row |= {"cached_tokens": max(0, int(run.req[i, c.HIT])), "preempted": int(run.req[i, c.PREEMPTED]),
+        row |= {"cached_tokens": max(0, int(run.req[i, c.HIT])), "loaded_tokens": int(run.req[i, c.LOADED]),
+                "load_s": float(run.when[i, c.LOADING_S]), "transfer_s": float(run.when[i, c.TRANSFER_S]),
+                "preempted": int(run.req[i, c.PREEMPTED]),
                 "instance": int(run.req[i, c.AT]), "rejected": REASONS.get(int(run.req[i, c.REASON]), "")}  # fmt: skip
         found.append(row)
     return found

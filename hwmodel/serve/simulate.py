@@ -113,8 +113,10 @@ def kinds_of(service: Service, requests: Requests) -> tuple[Kind, ...]:
     Raises
     ------
     InputError
-        When a plan cannot be priced, or has no room for KV.
+        When a plan cannot be priced, has no room for KV, or there is no request.
     """
+    if not len(requests):
+        raise InputError("no requests: the trace is empty")
     s = service.serving
     context = max(1, int((requests.prompt + requests.output / 2).mean()))
     at = ("serving", "scheduler")
@@ -149,8 +151,7 @@ def fleet_of(service: Service, kinds: Sequence[Kind]) -> Fleet:
         **{n: side.instances for n, side in (("prefill", s.prefill), ("decode", s.decode)) if side},
     }
     tiers = tuple(
-        Tier(t.tier, float(t.capacity_bytes), float(t.bandwidth_bytes_per_s),
-             float(t.write_bandwidth_bytes_per_s or t.bandwidth_bytes_per_s), float(t.latency_s or 0.0))
+        Tier(t.tier, float(t.capacity_bytes), float(t.bandwidth_bytes_per_s), float(t.latency_s or 0.0))
         for t in s.tiers
     )  # fmt: skip
     groups = []
@@ -187,8 +188,10 @@ def answer(
 ) -> Answer:
     """Serve the requests."""
     made = kinds or kinds_of(service, requests)
+    fleet = fleet_of(service, made)
+    simulate(requests.first(1), fleet)  # compiles on a new machine, which is no time of the simulation
     start = time.perf_counter()
-    run = simulate(requests, fleet_of(service, made))
+    run = simulate(requests, fleet)
     wall = time.perf_counter() - start
     return Answer(service, made, run, service.serving.slo.limits() if slo is None else slo, wall)
 

@@ -24,9 +24,7 @@ class TierSpec(Spec):
     """Its name: dram, cxl, ssd."""
     capacity_bytes: Bytes
     bandwidth_bytes_per_s: BytesPerSecond
-    """On the way up."""
-    write_bandwidth_bytes_per_s: BytesPerSecond | None = None
-    """On the way down; the same when absent. Nothing waits for it."""
+    """On the way up; writes are counted and nothing waits for them."""
     latency_s: Seconds | None = None
 
 

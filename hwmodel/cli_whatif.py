@@ -1,0 +1,94 @@
+"""The commands that vary hardware: `hwmodel whatif` and `hwmodel racks`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hwmodel.cli_optimize import quantity
+from hwmodel.cli_question import INFEASIBLE, asked, json_option, set_option
+from hwmodel.terminal import json_out, listen, say, show
+
+
+@click.command("whatif")
+@click.argument("scenario")
+@set_option
+@click.option("--least", "paths", metavar="CHIP.PATH", multiple=True, help="The least of this number that meets --slo.")
+@click.option("--slo", metavar="tpot=20ms", default="", help="TPOT target of --least; the scenario's own goal when absent.")
+@json_option
+def whatif_command(scenario: str, settings: tuple[str, ...], paths: tuple[str, ...], slo: str, as_json: bool) -> int:
+    """Say what moves SCENARIO's answer when its plan stays: elasticities, and what binds next when a number is relieved.
+
+    A number is named as `hwmodel chips CHIP` does, behind its chip or pool: gpu.memory.hbm.bandwidth; that of a link
+    gpu-lpx.latency. Status 3 when no value of one asked for by --least meets the target.
+    """
+    question = asked(scenario, settings, {})
+    from hwmodel.optimize.least import least
+    from hwmodel.optimize.whatif import whatif
+
+    targets = [] if not paths else [_tpot(slo, question.goal.slo.tpot_s)]
+    answers = [least(question, path, target) for path in paths for target in targets]
+    found = whatif(question)
+    if as_json:
+        json_out({**found.to_dict(), "least": [one.to_dict() for one in answers]})
+    else:
+        from hwmodel.report.whatif import answer
+
+        show(answer(found, answers))
+    return 0 if all(one.meets for one in answers) else INFEASIBLE
+
+
+def _tpot(slo: str, stated: float | None) -> float:
+    key, _, text = slo.partition("=")
+    if not slo and stated is not None:
+        return float(stated)
+    if key.strip() != "tpot" or not text:
+        got = f"; got '{slo}'" if slo else ""
+        raise click.UsageError(f"--least needs a target: --slo tpot=TIME, such as tpot=20ms{got}")
+    return quantity("--slo", text)
+
+
+@click.command("racks")
+@click.argument("model")
+@click.option("--chip", required=True, help="Chip that holds the routed experts, name or path.")
+@click.option("--weights", default="fp8", show_default=True, help="Format of all weights.")
+@click.option("--batch", type=click.IntRange(1, 10**9), default=1, show_default=True, help="Tokens of a step.")
+@click.option("--rack", type=click.IntRange(1, 10**6), help="Chips of a rack; those that the chip's first link joins.")
+@click.option("--tpot", metavar="TIME", help="Time per output token; without one only capacity counts.")
+@click.option("--stages", type=click.IntRange(1, 16), default=3, show_default=True,
+              help="Stages that share a layer's time: attention, transfers, experts.")  # fmt: skip
+@click.option("--attention-chip", help="Chip that does the rest, name or path; needs --context and --tpot.")
+@click.option("--context", type=click.IntRange(1, 10**9), help="Cached tokens per sequence.")
+@click.option("--kv", default="fp8", show_default=True, help="Format of the KV cache.")
+@json_option
+def racks_command(model: str, chip: str, as_json: bool, **options: Any) -> int:
+    """Say how many racks of a memory-poor CHIP hold MODEL's routed experts, what limits them, and the chips to feed them."""
+    if options["attention_chip"] and not (options["context"] and options["tpot"]):
+        raise click.UsageError("--attention-chip needs --context and --tpot")
+    listen()
+    from hwmodel.kernels import announce_compiling, start_without_blas
+    from hwmodel.terminal import compiling
+
+    start_without_blas()
+    announce_compiling(compiling)
+    from hwmodel.hardware import load_chip
+    from hwmodel.model.dtypes import fmt
+    from hwmodel.model.load import load_model
+    from hwmodel.optimize.rackplan import RackPlan
+
+    tpot = quantity("--tpot", options["tpot"]) if options["tpot"] else None
+    far = load_chip(options["attention_chip"]) if options["attention_chip"] else None
+    plan = RackPlan(
+        load_model(model), load_chip(chip), far, fmt(options["weights"]), fmt(options["kv"]), batch=options["batch"],
+        tpot_s=tpot, stages=options["stages"], context=options["context"], rack=options["rack"] or 0,
+    )  # fmt: skip
+    for text in plan.warnings:
+        say(f"warning: {text}")
+    if as_json:
+        json_out(plan.to_dict())
+    else:
+        from hwmodel.report.whatif import racks_answer
+
+        show(racks_answer(plan.title, plan.rows, plan.said))
+    return 0

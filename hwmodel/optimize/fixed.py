@@ -1,0 +1,94 @@
+"""A scenario's own plan, packed once and asked about other hardware and other batches, as `run` would answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hwmodel.hardware import Cluster
+from hwmodel.memory import misfits
+from hwmodel.optimize.packed import largest_batch, rows_at, tokens_of
+from hwmodel.result import Result
+from hwmodel.run import again, run
+from hwmodel.scenario import Scenario
+from hwmodel.timeline import Program, makespan, period, program, seconds
+from hwmodel.timing import Array, device_array, points, price
+
+MOST = 1 << 22
+"""Sequences up to which the largest batch is looked for."""
+
+
+class Fixed:
+    """The plan of a scenario; clusters differ from the scenario's in numbers alone."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.base = run(scenario)
+        self.graph, self.table = self.base.placed.graph, self.base.placed.table
+        self._programs: dict[int, Program] = {}
+
+    def parts(self, batch: int) -> int:
+        """Micro-batches that a batch is cut into."""
+        work = self.scenario.workload.model_copy(update={"batch": batch})
+        return work.parts(max(self.graph.micro_batches, self.graph.pipeline_batches))
+
+    def program(self, parts: int) -> Program:
+        """The order of work of so many micro-batches."""
+        if parts not in self._programs:
+            self._programs[parts] = program(self.graph, self.table, parts)
+        return self._programs[parts]
+
+    def _point(self, batch: int) -> tuple[Array, Program]:
+        parts = self.parts(batch)
+        work = self.scenario.workload.model_copy(update={"batch": batch})
+        return points(self.table, self.graph.symbols(work.symbols(parts))), self.program(parts)
+
+    def time_of(self, priced: Array, cluster: Cluster, batch: int | None = None) -> float:
+        """Seconds of a step from its priced ops, (ops, N_OUT)."""
+        order = self.program(self.parts(batch or self.scenario.workload.batch))
+        whole = makespan if self.scenario.workload.phase == "prefill" else period
+        return host_s(cluster) + whole(order, seconds(order, priced))
+
+    def priced(self, cluster: Cluster, batch: int | None = None) -> Array:
+        """The ops of one micro-batch, (ops, N_OUT)."""
+        symbols, _ = self._point(batch or self.scenario.workload.batch)
+        ops: Array = price(self.table, symbols, device_array(self.table, cluster))[0]
+        return ops
+
+    def step_s(self, cluster: Cluster, batch: int | None = None) -> float:
+        """Seconds of a step; of the scenario's batch when none is said."""
+        return self.time_of(self.priced(cluster, batch), cluster, batch)
+
+    def tpot_s(self, cluster: Cluster, batch: int | None = None) -> float:
+        """Seconds of a step per token of one sequence; of a prefill step, of the whole step."""
+        per_step = 1.0 if self.scenario.workload.phase == "prefill" else tokens_of(self.scenario)
+        return self.step_s(cluster, batch) / per_step
+
+    def usd_per_mtok(self, cluster: Cluster) -> float | None:
+        """Dollars per million output tokens (input, of a prefill step); None without prices."""
+        spent = self.result(cluster).cost
+        if spent is None:
+            return None
+        made = spent.usd_per_million_output_tokens
+        return spent.usd_per_million_input_tokens if made is None else made
+
+    def largest(self, cluster: Cluster) -> int:
+        """Sequences that fit."""
+        return largest_batch(replace(self.scenario, cluster=cluster), self.graph, MOST)
+
+    def misfits(self, cluster: Cluster) -> list[str]:
+        """What does not fit of the scenario's batch."""
+        own = replace(self.scenario, cluster=cluster)
+        return misfits(rows_at(own, self.graph, self.scenario.workload.batch), cluster)
+
+    def rate(self, cluster: Cluster, batch: int) -> float:
+        """Tokens per second and chip."""
+        return batch * tokens_of(self.scenario) / self.step_s(cluster, batch) / cluster.chips
+
+    def result(self, cluster: Cluster) -> Result:
+        """The whole answer, without the ranges of inputs."""
+        return again(self.base, cluster, self.scenario.economics)
+
+
+def host_s(cluster: Cluster) -> float:
+    """Work of the host per step (s)."""
+    return max((float(pool.chip.execution.step_s or 0) for pool in cluster.pools), default=0.0)
