@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 
 from hwmodel.axis import TPOT, Axis, Question, seconds
+from hwmodel.goal import Slo
+from hwmodel.optimize.optimum import optimize
 from hwmodel.optimize.packed import Packed, largest_batch, tokens_of
 from hwmodel.optimize.space import Choice
 from hwmodel.result import Placed, Result
 from hwmodel.run import again, run
 from hwmodel.scenario import Scenario
 from hwmodel.spec.errors import InputError
+from hwmodel.spec.number import Number
 from hwmodel.spec.units import show
 from hwmodel.timing import device_array
 
@@ -27,6 +30,8 @@ LIMIT = 1 << 20
 """Sequences a step may have."""
 CLOSE, ROUGH = 1e-6, 1e-3
 """How near (relative) a break-even value is located, and the ends of its range."""
+MANY = 4
+"""Changes looked for between two neighbouring values: near a tie, batches of whole sequences change places more often."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,8 @@ class Along:
     crossovers: tuple[dict[str, Any], ...]
     """x, between [cheapest below, cheapest above], at, and its range (None where an end has no crossing)."""
     unit: str = ""
+    numbers: bool = True
+    """Whether the values are numbers in rising order."""
 
     def cheapest(self, row: int) -> str:
         """Name of the cheapest at a value; empty where none serves."""
@@ -76,7 +83,7 @@ class Along:
         return {"x": self.x, "unit": self.unit, "rows": rows}
 
 
-def along(questions: Sequence[Question], over: Axis, tpot_s: float | None = None) -> Along:
+def along(questions: Sequence[Question], over: Axis, tpot_s: float | None = None, *, best: bool = False) -> Along:
     """Who is the cheapest along an axis, and where that changes.
 
     Parameters
@@ -85,6 +92,8 @@ def along(questions: Sequence[Question], over: Axis, tpot_s: float | None = None
         Its path may be ``tpot``, the target itself. A pool that only some of the scenarios have is changed in those.
     tpot_s
         Target (s); every scenario keeps the batch it states when None and the axis is not the target.
+    best
+        Whether each takes the plan of its chips that is cheapest under the target, as `optimize` finds it, not its own.
 
     Raises
     ------
@@ -93,11 +102,11 @@ def along(questions: Sequence[Question], over: Axis, tpot_s: float | None = None
     """
     if not any(each.has(over.path) for each in questions):
         raise InputError(f"{over.path}: none of {', '.join(each.name for each in questions)} has that pool")
-    askers = [_Asker(each, over, tpot_s) for each in questions]
+    askers = [_Asker(each, over, tpot_s, best=best) for each in questions]
     cells = tuple(tuple(each.cell(text, ranges=True) for each in askers) for text in over.values)
     changes = [row for pair in pairwise(over.numbers) for row in _changes(askers, over, pair)]
     names = tuple(each.name for each in questions)
-    return Along(over.path, names, over.values, cells, tuple(changes), over.unit)
+    return Along(over.path, names, over.values, cells, tuple(changes), over.unit, bool(over.numbers))
 
 
 NUMBERS = ("workload.batch", "workload.context", "workload.new_tokens", "economics")
@@ -107,8 +116,8 @@ NUMBERS = ("workload.batch", "workload.context", "workload.new_tokens", "economi
 class _Asker:
     """One scenario along an axis; what was asked before is kept, and so is a placed step whose numbers alone change."""
 
-    def __init__(self, question: Question, over: Axis, tpot_s: float | None) -> None:
-        self.name = question.name
+    def __init__(self, question: Question, over: Axis, tpot_s: float | None, *, best: bool) -> None:
+        self.name, self.best = question.name, best
         self._question, self._over, self._tpot_s = question, over, tpot_s
         self._mine = over.path != TPOT and question.has(over.path)
         self._numbers = not self._mine or over.path.startswith(NUMBERS) or ".override." in over.path
@@ -128,6 +137,9 @@ class _Asker:
     def _asked(self, text: str, *, ranges: bool) -> Cell:
         target = seconds(text, TPOT) if self._over.path == TPOT else self._tpot_s
         scenario = self._scenario(text)
+        if self.best and target is not None:
+            result = cheapest(scenario, target)
+            return _no("no plan of its chips fits and keeps to the target") if result is None else _served(result)
         if self._placed is None or not self._numbers:
             self._placed = run(scenario, ranges=False)
         base, batch, work = self._placed, scenario.workload.batch, scenario.workload
@@ -191,7 +203,7 @@ def _most(placed: Placed, tpot_s: float, *, fixed: bool) -> tuple[int, str]:
     if slow(high) <= tpot_s:
         return high, ""
     while high - low > 1:
-        middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
+        middle = max(low + 1, math.isqrt(low * high))
         low, high = (middle, high) if slow(middle) <= tpot_s else (low, middle)
     return low, ""
 
@@ -203,16 +215,25 @@ def _winner(cells: Sequence[Cell]) -> int:
 
 def _changes(askers: Sequence[_Asker], over: Axis, ends: tuple[float, float]) -> list[dict[str, Any]]:
     """The changes of the cheapest between two neighbouring values, in order."""
+    close = ROUGH if askers[0].best else CLOSE
 
-    def winner(value: float) -> int:
-        return _winner([each.cell(over.text(value)) for each in askers])
+    def winner(value: float, among: Sequence[int]) -> int:
+        """Of some of the scenarios; -1 when none of them serves."""
+        found = _winner([askers[n].cell(over.text(value)) for n in among])
+        return among[found] if found >= 0 else -1
 
+    every = range(len(askers))
     found: list[dict[str, Any]] = []
-    (low, high), last = ends, winner(ends[1])
-    while (before := winner(low)) != last:
-        value = _located(lambda number, own=before: winner(number) == own, low, high, CLOSE, whole=over.whole)  # type: ignore[misc]
-        low = value if over.whole else min(high, value * (1 + CLOSE))
-        after = winner(low)
+    (low, high), last = ends, winner(ends[1], every)
+    while (before := winner(low, every)) != last and len(found) < MANY:
+        rivals = [n for n in (before, last) if n >= 0]
+
+        def first(number: float, own: int = before, among: Sequence[int] = rivals) -> bool:
+            return winner(number, among) == own
+
+        value = _located(first, low, high, close, whole=over.whole)
+        low = value if over.whole else min(high, value * (1 + close))
+        after = winner(low, every)
         names = [askers[n].name if n >= 0 else "none" for n in (before, after)]
         around: tuple[float | None, float | None] = (None, None)
         if before >= 0 and after >= 0:
@@ -244,7 +265,9 @@ def _ends(one: _Asker, other: _Asker, over: Axis, value: float) -> tuple[float |
 
     def gap(number: float) -> float:
         a, b = (each.cell(over.text(number)) for each in (one, other))
-        return math.log(a.cost / b.cost) if a.cost < math.inf and b.cost < math.inf else math.nan
+        if math.inf in (a.cost, b.cost):  # who cannot serve has lost
+            return math.nan if a.cost == b.cost else math.copysign(math.inf, a.cost - b.cost)
+        return math.log(a.cost / b.cost)
 
     first, last = over.numbers[0], over.numbers[-1]
     if not (gap(first) < -up and gap(last) > down):
@@ -256,10 +279,23 @@ def _ends(one: _Asker, other: _Asker, over: Axis, value: float) -> tuple[float |
     return min(low, value), max(high, value)
 
 
-def at_target(scenario: Scenario, tpot_s: float | None) -> Scenario:
-    """The scenario with the most sequences that keep to a target; as it is when none does, or without a target."""
+def cheapest(scenario: Scenario, tpot_s: float) -> Result | None:
+    """The scenario under the plan and batch of its chips that cost least within a target (s); None when none meets it."""
+    counts = {pool.name: (pool.count,) for pool in scenario.cluster.pools}
+    goal = scenario.goal.model_copy(update={"objective": "usd_per_mtok", "slo": Slo(tpot_s=Number(tpot_s)), "pools": counts})
+    return optimize(scenario, goal).answer.result
+
+
+def at_target(scenario: Scenario, tpot_s: float | None, *, best: bool = False) -> Scenario:
+    """The scenario with the most sequences that keep to a target; as it is when none does, or without a target.
+
+    best : under its cheapest plan, see `along`
+    """
     if tpot_s is None:
         return scenario
+    if best:
+        result = cheapest(scenario, tpot_s)
+        return scenario if result is None else replace(result.placed.scenario, name=scenario.name)
     placed = run(scenario, ranges=False).placed
     batch = 0 if placed.graph.reasons else _most(placed, tpot_s, fixed=False)[0]
     return replace(scenario, workload=scenario.workload.model_copy(update={"batch": batch})) if batch else scenario

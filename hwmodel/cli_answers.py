@@ -72,12 +72,14 @@ def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: b
 @set_option
 @click.option("--each", metavar="PATH=A,B,C", help="One for every value in place of a SCENARIO: model=llama-3.1-70b,qwen3-32b.")
 @click.option("--slo", metavar="tpot=20ms", default="", help="Each serves the most sequences that keep to this target.")
+@click.option("--best", is_flag=True, help="Each under the plan of its chips that is cheapest within the target, not its own.")
 @click.option("--over", "axes", metavar="PATH=LOW..HIGH", multiple=True,
               help="The cheapest along a number, and where that changes: workload.context=4096..131072.")  # fmt: skip
 @json_option
 def compare_command(
-    names: tuple[str, ...], settings: tuple[str, ...], each: str | None, slo: str, axes: tuple[str, ...], as_json: bool
-) -> int:
+    names: tuple[str, ...], settings: tuple[str, ...], each: str | None, slo: str, best: bool, axes: tuple[str, ...],
+    as_json: bool,
+) -> int:  # fmt: skip
     """Set answers side by side, and find the interactivity, or the value of a number, at which the cheaper one changes.
 
     --set holds for every scenario named. A pool that only some of them have is changed in those.
@@ -92,12 +94,14 @@ def compare_command(
     from hwmodel.report.page import page_from
 
     target = tpot_target(slo) if slo else None
+    if best and target is None:
+        raise click.UsageError("--best looks for the cheapest plan within a target: give one with --slo tpot=TIME")
     questions = {name: [question(name, settings)] for name in names if name not in saved}
     if each:
         questions = {name: one[0].each(axis(each)) for name, one in questions.items()}
     every = [one for some in questions.values() for one in some]
-    over = [along(every, axis(text), target) for text in axes]
-    ready = {name: [at_target(one.scenario(), target) for one in some] for name, some in questions.items()}
+    over = [along(every, axis(text), target, best=best) for text in axes]
+    ready = {name: [at_target(one.scenario(), target, best=best) for one in some] for name, some in questions.items()}
     asked_: list[Scenario | Mapping[str, Any]] = []
     for name in names:
         asked_ += ready[name] if name in ready else [page_from(name).answer]

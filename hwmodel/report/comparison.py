@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from hwmodel.along import Along, Cell
@@ -48,18 +50,30 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:,.4g}"
 
 
+FEW = 2
+"""Scenarios whose costs, ranges and batches stand in one table."""
+
+
 def _along(found: Along) -> RenderableType:
     """Cost by value and scenario, with its range, and the batch that each serves."""
-    lines = []
-    for row, value in enumerate(found.values):
-        cells = [(_cost(cell), "-" if cell.batch is None or cell.reason else f"{cell.batch:,}") for cell in found.cells[row]]
-        said = f"{int(value):,}" if value.isdigit() else value
-        lines.append((said, *(text for pair in cells for text in pair), found.cheapest(row) or "none"))
-    heads = [text for name in found.names for text in (name, "batch")]
-    title = f"USD/Mtok (range of the step) over {found.x}"
-    parts: list[RenderableType] = [table(title, (found.x, *heads, "cheapest"), lines, 1)]
+    short = ".".join(found.x.split(".")[-2:])
+    parts: list[RenderableType] = [Text(f"USD/Mtok (range of the step) over {found.x}", style="bold")]
+    if len(found.names) <= FEW:
+        heads = [text for name in found.names for text in (name, "batch")]
+        lines = [
+            (value, *(text for cell in row for text in (_cost(cell), _batch(cell))), found.cheapest(n) or "none")
+            for n, (value, row) in enumerate(_rows(found))
+        ]
+        parts.append(table("", (short, *heads, "cheapest"), lines, 1))
+    else:
+        lines = [(value, *map(_plain, row), found.cheapest(n) or "none") for n, (value, row) in enumerate(_rows(found))]
+        lines += [("last / first", *_growth(found), "")] if found.numbers else []
+        parts += [_folding(table("", (short, *found.names, "cheapest"), lines, 1))]
+        for title, said in (("range of the step", _range), ("sequences", _batch)):
+            parts += ["", _folding(table(title, (short, *found.names), [(v, *map(said, row)) for v, row in _rows(found)], 1))]
     if found.crossovers:
-        parts += ["", _crossovers(f"where the cheapest changes, over {found.x}", found.crossovers, found.unit or "value")]
+        head = f"{short}, {found.unit}" if found.unit else short
+        parts += ["", _crossovers("where the cheapest changes", found.crossovers, head)]
     reasons = dict.fromkeys(
         f"{name} at {value}: {cell.reason}"
         for value, row in zip(found.values, found.cells, strict=True)
@@ -68,7 +82,34 @@ def _along(found: Along) -> RenderableType:
     return Group(*parts, *(Text(f"note: {text}", style="dim") for text in list(reasons)[:REASONS]))
 
 
+def _rows(found: Along) -> list[tuple[str, Sequence[Cell]]]:
+    values = [f"{int(value):,}" if value.isdigit() else value for value in found.values]
+    return list(zip(values, found.cells, strict=True))
+
+
+def _growth(found: Along) -> list[str]:
+    ends = zip(found.cells[0], found.cells[-1], strict=True)
+    return [f"{last.cost / first.cost:,.3g} x" if max(last.cost, first.cost) < math.inf else "-" for first, last in ends]
+
+
+def _folding(grid: Table) -> Table:
+    """Long names of scenarios go on in the next line."""
+    for column in grid.columns[1:]:
+        column.overflow = "fold"
+    return grid
+
+
+def _plain(cell: Cell) -> str:
+    return usd(cell.usd_per_million_tokens)
+
+
+def _range(cell: Cell) -> str:
+    return "-" if cell.low is None or cell.high is None else f"{usd(cell.low)}-{usd(cell.high)}"
+
+
+def _batch(cell: Cell) -> str:
+    return "-" if cell.batch is None or cell.reason else f"{cell.batch:,}"
+
+
 def _cost(cell: Cell) -> str:
-    if cell.usd_per_million_tokens is None or cell.low is None or cell.high is None:
-        return "-"
-    return f"{usd(cell.usd_per_million_tokens)} ({usd(cell.low)}-{usd(cell.high)})"
+    return "-" if cell.low is None else f"{_plain(cell)} ({_range(cell)})"
