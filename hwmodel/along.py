@@ -254,7 +254,7 @@ def _located(first: Callable[[float], bool], low: float, high: float, close: flo
 def _ends(one: _Asker, other: _Asker, over: Axis, value: float) -> tuple[float | None, float | None]:
     """Where the change would be if the ranges of both steps, as independent ones, moved their costs apart.
 
-    (None, None) where an end lies outside the axis, or one of the two cannot serve there.
+    None for an end that lies outside the axis. Inputs that both share move both: there the range is too wide.
     """
     here = [each.cell(over.text(value), ranges=True) for each in (one, other)]
     if any(cell.low is None or cell.high is None for cell in here):
@@ -270,13 +270,14 @@ def _ends(one: _Asker, other: _Asker, over: Axis, value: float) -> tuple[float |
         return math.log(a.cost / b.cost)
 
     first, last = over.numbers[0], over.numbers[-1]
-    if not (gap(first) < -up and gap(last) > down):
-        return None, None
-    low, high = (
-        _located(lambda number, own=shift: gap(number) < own, first, last, ROUGH, whole=over.whole)  # type: ignore[misc]
-        for shift in (-up, down)
-    )
-    return min(low, value), max(high, value)
+
+    def where(shift: float) -> float | None:
+        if not gap(first) < shift < gap(last):
+            return None
+        return _located(lambda number: gap(number) < shift, first, last, ROUGH, whole=over.whole)
+
+    low, high = where(-up), where(down)
+    return low and min(low, value), high and max(high, value)
 
 
 def cheapest(scenario: Scenario, tpot_s: float) -> Result | None:

@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 @click.option("--rate", type=click.FloatRange(1e-6, 1e6), default=1.0, help="Scale the arrival rate.")
 @click.option("--slo", default="", metavar="TTFT=1s,TPOT=20ms", help="Targets of a request: ttft, tpot, e2e.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the scenario's own requests.")
-@click.option("--find", "what", type=click.Choice(["chips", "rate"]), help="Fewest chips or highest rate with 90 % good.")
+@click.option("--find", "what", type=click.Choice(["chips", "rate", "ratio"]),
+              help="Fewest chips, highest rate, or cheapest mix of prefill and decode instances, with 90 % good.")  # fmt: skip
+@click.option("--good", default="90 %", show_default=True, help="Share of the requests that must meet every target, of --find.")
 @json_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the answer and a row per request.")
 def simulate_command(
     scenario: str, settings: tuple[str, ...], trace: Path | None, format_: str, columns: str, count: int | None, rate: float,
-    slo: str, seed: int | None, what: str | None, as_json: bool, out: Path | None,
+    slo: str, seed: int | None, what: str | None, good: str, as_json: bool,
+    out: Path | None,
 ) -> int:  # fmt: skip
     """Serve a trace of requests with SCENARIO: latencies, goodput, utilisation, cost."""
     start()
@@ -46,7 +49,13 @@ def simulate_command(
     targets = _targets(slo) if slo else None
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    found = find(service, work, what, targets) if what else answer(service, work, targets)
+    share = _share(good)
+    if what == "ratio":
+        from hwmodel.serve.ratio import find_ratio
+
+        found = find_ratio(service, work, targets, share)
+    else:
+        found = find(service, work, what, targets, share) if what else answer(service, work, targets)
     told = to_dict(found)
     say(f"{len(work):,} requests, {told['iterations']:,} iterations in {told['wall_s']:.3f} s")
     for warning in told["warnings"]:
@@ -74,6 +83,18 @@ def _requests(service: Service, trace: Path | None, format_: str, columns: str, 
     if seed is not None:
         raise click.UsageError("--seed is of the scenario's own requests; a trace has none")
     return read(trace, format_, tuple(part.strip() for part in columns.split(",")) if columns else ())
+
+
+def _share(text: str) -> float:
+    from hwmodel.spec import units
+
+    try:
+        found = float(units.parse(text, "number"))
+    except ValueError as error:
+        raise click.UsageError(f"--good: {error}") from None
+    if not 0 < found <= 1:
+        raise click.UsageError(f"--good: expected a share of the requests, such as '99 %'; got '{text}'")
+    return found
 
 
 def _targets(text: str) -> dict[str, float]:

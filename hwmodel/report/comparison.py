@@ -39,10 +39,16 @@ def comparison(found: Comparison) -> RenderableType:
 def _crossovers(title: str, rows: Sequence[Mapping[str, Any]], unit: str) -> RenderableType:
     lines = [
         (row["between"][0], row["between"][1], number(row["at"]),
-         "-" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}")
+         _around(row["low"], row["high"]))
         for row in rows
     ]  # fmt: skip
     return table(title, ("cheaper below", "cheaper above", unit, "range"), lines, 2)
+
+
+def _around(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return "-" if low == high else f"up to {number(high)}" if high is not None else f"from {number(low or 0.0)}"
+    return f"{number(low)} to {number(high)}"
 
 
 def number(value: float) -> str:

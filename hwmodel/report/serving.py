@@ -28,10 +28,22 @@ def served(found: dict[str, Any]) -> RenderableType:
                  _gb(t["written_bytes"])) for t in found["tiers"]]  # fmt: skip
         parts.append(table("", ("tier", "capacity", "peak", "units found", "read", "written"), kept, 1))
     if "find" in found:
-        tried = found["find"]["tried"]
-        rows = [(str(t["instances"]), f"{t['rate_scale']:.3g}", f"{t['goodput_share']:.1%}") for t in tried]
-        parts.append(table("searched", ("instances", "rate", "good"), rows, 0))
+        parts += ["", *_searched(found["find"])]
     return Group(*parts)
+
+
+def _searched(found: dict[str, Any]) -> list[RenderableType]:
+    """What a search looked at, and what it found."""
+    tried, heads = found["tried"], ("prefill", "decode", "USD/h", "good")
+    if found["what"] == "ratio":
+        rows = [(str(t["prefill"]), str(t["decode"]), f"{t['per_hour']:,.2f}", f"{t['goodput_share']:.1%}") for t in tried]
+        grid, best = table("searched", heads, rows, 0), f"{found['prefill']} prefill and {found['decode']} decode instances"
+    else:
+        lines = [(str(t["instances"]), f"{t['rate_scale']:.3g}", f"{t['goodput_share']:.1%}") for t in tried]
+        grid, best = table("searched", ("instances", "rate", "good"), lines, 0), f"{found['instances']} instances"
+    wanted = f"{found['share']:.0%} of the requests good"
+    said = f"{best}, {found['chips']} chips" if found["met"] else "nothing that was tried"
+    return [grid, Text(f"found: {said}, for {wanted}", style="bold")]
 
 
 def _totals(found: dict[str, Any]) -> RenderableType:

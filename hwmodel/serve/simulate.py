@@ -196,8 +196,10 @@ def answer(
     return Answer(service, made, run, service.serving.slo.limits() if slo is None else slo, wall)
 
 
-def find(service: Service, requests: Requests, what: str, slo: Mapping[str, float] | None = None) -> Answer:
-    """The fewest instances (``chips``) or the highest rate (``rate``) with 90 % of the requests good.
+def find(
+    service: Service, requests: Requests, what: str, slo: Mapping[str, float] | None = None, share: float = GOOD
+) -> Answer:
+    """The fewest instances (``chips``) or the highest rate (``rate``) with a `share` of the requests good.
 
     Bisection over the same requests every time (common random numbers): a rate is the trace's own, scaled.
 
@@ -217,8 +219,8 @@ def find(service: Service, requests: Requests, what: str, slo: Mapping[str, floa
         tried.append({"instances": size, "rate_scale": scale, "goodput_share": found.good})
         return found
 
-    best = _fewest(at) if what == "chips" else _highest(at, _instances(service))
-    return replace(best, found={"what": what, "share": GOOD, "met": best.good >= GOOD, "tried": tried})
+    best = _fewest(at, share) if what == "chips" else _highest(at, _instances(service), share)
+    return replace(best, found={"what": what, "share": share, "met": best.good >= share, "tried": tried})
 
 
 def _instances(service: Service) -> int:
@@ -229,34 +231,34 @@ MOST = 1024
 """Instances a search goes up to."""
 
 
-def _fewest(at: Any) -> Answer:
+def _fewest(at: Any, share: float) -> Answer:
     high = 1
     best: Answer = at(1, 1.0)
-    while best.good < GOOD and high < MOST:
+    while best.good < share and high < MOST:
         high *= 2
         best = at(high, 1.0)
     low = high // 2
-    while best.good >= GOOD and high - low > 1:
+    while best.good >= share and high - low > 1:
         middle = (low + high) // 2
         tried: Answer = at(middle, 1.0)
-        low, high, best = (low, middle, tried) if tried.good >= GOOD else (middle, high, best)
+        low, high, best = (low, middle, tried) if tried.good >= share else (middle, high, best)
     return best
 
 
-def _highest(at: Any, size: int) -> Answer:
+def _highest(at: Any, size: int, share: float) -> Answer:
     scale = 1.0
     best: Answer = at(size, scale)
-    step = 2.0 if best.good >= GOOD else 0.5
-    while (best.good >= GOOD) == (step > 1) and 1e-4 < scale < 1e4:
+    step = 2.0 if best.good >= share else 0.5
+    while (best.good >= share) == (step > 1) and 1e-4 < scale < 1e4:
         scale *= step
         tried: Answer = at(size, scale)
-        if step < 1 or tried.good >= GOOD:
+        if step < 1 or tried.good >= share:
             best = tried
-        elif tried.good < GOOD:
+        elif tried.good < share:
             break
     low, high = (scale / 2, scale) if step > 1 else (scale, scale * 2)
     while high / low > 1.01:
         middle = float(np.sqrt(low * high))
         tried = at(size, middle)
-        low, high, best = (middle, high, tried) if tried.good >= GOOD else (low, middle, best)
+        low, high, best = (middle, high, tried) if tried.good >= share else (low, middle, best)
     return best
