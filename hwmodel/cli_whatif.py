@@ -21,7 +21,7 @@ def whatif_command(scenario: str, settings: tuple[str, ...], paths: tuple[str, .
     """Say what moves SCENARIO's answer when its plan stays: elasticities, and what binds next when a number is relieved.
 
     A number is named as `hwmodel chips CHIP` does, behind its chip or pool: gpu.memory.hbm.bandwidth; that of a link
-    gpu-lpx.latency. Status 3 when no value of one asked for by --least meets the target.
+    gpu-lpx.latency. Status 3 when no value of one asked for by --least meets the target, or the plan does not run.
     """
     question = asked(scenario, settings, {})
     from hwmodel.optimize.least import least
@@ -36,7 +36,7 @@ def whatif_command(scenario: str, settings: tuple[str, ...], paths: tuple[str, .
         from hwmodel.report.whatif import answer
 
         show(answer(found, answers))
-    return 0 if all(one.meets for one in answers) else INFEASIBLE
+    return 0 if all(one.meets for one in answers) and not found.reasons else INFEASIBLE
 
 
 def _tpot(slo: str, stated: float | None) -> float:

@@ -38,8 +38,8 @@ def batch(result: Result, path: str | Path, chips: Sequence[str] = ()) -> None:
     plan = whole(scenario)
     target = "" if slo is None else f" under {show(slo, 's', 4)}"
     what = (
-        f"Lines: routed experts alone, attention and transfers keeping pace; black: the whole plan, {parts} micro-batches to "
-        f"a step.  ◆ knee   ★ fewest tokens within {WITHIN:.0%} of the best cost{target}"
+        f"Lines: routed experts alone, attention and transfers keeping pace; black: the whole plan, micro-batches: {parts}"
+        f".  ◆ knee   ★ fewest tokens within {WITHIN:.0%} of the best cost{target}"
     )
     with sheet(result, path, what, (12.5, 5.4), 2) as (left, right):
         left.set(ylabel="tokens/s per chip", title="Throughput")
@@ -51,7 +51,9 @@ def batch(result: Result, path: str | Path, chips: Sequence[str] = ()) -> None:
             axes.set(xscale="log", yscale="log", xlabel="tokens per expert, mean of a micro-batch")
             axes.grid(which="major")
             for axis in (axes.xaxis, axes.yaxis):
-                axis.set_major_formatter(lambda value, _: f"{value:,g}" if value < 1e6 else f"{value / 1e6:,g} M")
+                axis.set_major_formatter(_plain)
+                low, high = axis.get_view_interval()
+                axis.set_minor_formatter(_plain if high < 10 * low else "")
         left.set_ylim(top=left.get_ylim()[1] * 8)  # the legend stands above the lines
         left.legend(loc="upper left", ncols=2, fontsize=8, handlelength=1.6)
         if slo is not None:
@@ -63,6 +65,10 @@ def batch(result: Result, path: str | Path, chips: Sequence[str] = ()) -> None:
         _asked(left, right, result, taken)
         for one, colour in reversed(lines):
             _marks(left, right, one, colour, slo, taken)
+
+
+def _plain(value: float, _: float = 0.0) -> str:
+    return f"{value:,g}" if value < 1e6 else f"{value / 1e6:,g} M"
 
 
 def _holders(result: Result) -> set[str]:
@@ -162,7 +168,7 @@ def draw_tornado(result: Result, path: str | Path) -> None:
         low, high = min([*ends, found.step_s * factor]), max([*ends, found.step_s * factor])
         room = 0.30 * (high - low or 1.0)
         for axes, (title, bars) in zip(panels, sides, strict=True):
-            axes.set(title=title, xlabel=f"step time ({unit})", xlim=(low - room, high + room), ylim=(rows - 0.4, -0.7))
+            axes.set(title=title, xlabel=f"step time ({unit})", xlim=(low - room, high + room), ylim=(rows + 0.6, -0.7))
             axes.set_yticks(range(len(bars)), [bar.parameter for bar in bars], size=8.5)
             axes.tick_params(axis="y", length=0)
             axes.grid(axis="x")
@@ -171,16 +177,20 @@ def draw_tornado(result: Result, path: str | Path) -> None:
                 _bar(axes, row, bar, found.step_s * factor, factor)
         panels[1].barh([0], [0], color=BLUE, label="at the lower value")
         panels[1].barh([0], [0], color=ORANGE, label="at the higher value")
-        panels[1].legend(loc="lower right")
+        panels[1].legend(loc="lower right", ncols=2, frameon=True, framealpha=1, edgecolor="none")  # below the last bar
 
 
 def _bar(axes: Axes, row: int, bar: Bar, middle: float, factor: float) -> None:
-    for end, text, colour in ((bar.low_s, bar.low, BLUE), (bar.high_s, bar.high, ORANGE)):
-        at = end * factor
+    """Both ends of a number; where both lie on one side, the value of the nearer one stands on the other."""
+    ends = [(bar.low_s * factor, bar.low, BLUE), (bar.high_s * factor, bar.high, ORANGE)]
+    ends.sort(key=lambda end: -abs(end[0] - middle))
+    (far, _, _), (near, _, _) = ends
+    for at, text, colour in ends:
         axes.barh(row, at - middle, 0.62, middle, color=colour, zorder=2)
+        left = at < middle if at == far or (near - middle) * (far - middle) < 0 else far > middle
+        place = at if (at < middle) == left else middle
         if abs(at - middle) > 1e-9 * middle:
-            left = at < middle
-            axes.annotate(text, (at, row), (-4 if left else 4, 0), textcoords="offset points", size=7.5, va="center",
+            axes.annotate(text, (place, row), (-4 if left else 4, 0), textcoords="offset points", size=7.5, va="center",
                           ha="right" if left else "left", color=SOFT)  # fmt: skip
 
 

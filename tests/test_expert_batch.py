@@ -204,6 +204,18 @@ def test_named_chips_are_as_few_as_hold_the_experts() -> None:
     assert found["groq3_lpu"].fits
 
 
+def test_pipeline_stages_share_the_layers() -> None:
+    """Mixtral on 256 GroqChip 1 in 32 stages of 8: each chip holds an 8th of the experts of one layer."""
+    layout, scenario = _layout("groqchip_mixtral")
+    assert (layout.chips, layout.pool.count, layout.tensor, layout.stages) == (256, 8, 8, 32)
+    assert layout.weights_bytes == pytest.approx(3 * 4096 * 14336, rel=1e-3)  # int8
+    assert layout.fits
+    line = curve(layout, scenario)
+    assert line.chips == 256
+    at_ten = int(np.searchsorted(line.batch, 10))
+    assert line.tokens_per_s_per_chip[at_ten] == pytest.approx(line.batch[at_ten] / line.tpot_s[at_ten] * 32 / 256)
+
+
 def test_whole_plan_is_run() -> None:
     scenario = at(TWO_POOLS)
     line = whole(scenario, 12)
@@ -273,7 +285,7 @@ def test_optimize_prints_the_batch_per_expert(capsys: pytest.CaptureFixture[str]
     assert found["proof"]["placement"]["agrees"]
     text = _call(capsys, *ask)[1]
     assert "tokens per expert" in text
-    assert "placement of every op by itself (dynamic programming, gap 0): as planned" in text
+    assert "placement of every op by itself (dynamic programming, gap 0): as planned (on one pool)" in text
 
 
 @pytest.mark.parametrize("kind", ["batch", "tornado"])

@@ -235,6 +235,9 @@ def test_whatif_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, *ask, "--slo", "tpot=1us")[0] == 3
     assert call(capsys, *ask, "--set", "goal.slo.tpot=20 ms")[0] == 0
     assert "what binds next" in call(capsys, "whatif", ONE_POOL)[1]
+    status, out, _ = call(capsys, "whatif", ONE_POOL, "--set", "workload.batch=20000")
+    assert status == 3
+    assert "does not run as planned" in out
     for wrong in (["--slo", "ttft=1s"], ["--slo", "tpot=3"], []):
         assert call(capsys, *ask, *wrong)[0] == 2, wrong
 

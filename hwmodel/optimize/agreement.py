@@ -11,6 +11,8 @@ from hwmodel.optimize.problem import Problem
 from hwmodel.result import Result
 from hwmodel.spec.errors import InputError, InternalError
 
+ONE_POOL = "one pool: there is nothing to choose between"
+
 
 def agreement(result: Result) -> dict[str, Any]:
     """Where dynamic programming or HiGHS puts each op class of an answer, for one micro-batch of it.
@@ -27,7 +29,8 @@ def agreement(result: Result) -> dict[str, Any]:
             "method": None, "gap": None, "objective_s": None, "plan_s": None, "classes": {}, "differs": {}, "agrees": None,
             "notes": [str(error)],
         }  # fmt: skip
-    notes = list(found.notes)
+    notes = [ONE_POOL] if len(own.cluster.pools) == 1 else []
+    notes += found.notes
     differs = _differences(found, result.placed.graph, notes)
     planned = None if differs is None else _planned(found.problem, result.placed.graph)
     feasible = found.placement.feasible

@@ -245,12 +245,12 @@ def _knee(result: Result, op: Op, where: Any) -> float:
 def curve(layout: Layout, scenario: Scenario, parts: int = 1, most: float = MOST_TOKENS) -> Curve:
     """One device over the tokens of a micro-batch; a step has `parts` of them, one after the other.
 
-    TPOT = parts x time of all expert layers, throughput = tokens / time of all expert layers / chips.
+    TPOT = parts x time of all expert layers, throughput = tokens / time of all expert layers / chips of a pipeline stage.
     """
     batches = spaced(max(1, int(step_batch(most, layout.experts, 1) / layout.topk)))
     seconds = layout.seconds(batches)
     return Curve(
-        layout.label, layout.pool.count, layout.knee, layout.knee * layout.experts / layout.topk, layout.fits, batches,
+        layout.label, layout.chips, layout.knee, layout.knee * layout.experts / layout.topk, layout.fits, batches,
         batches * layout.topk / layout.experts, batches / seconds / layout.pool.count,
         parts * seconds / tokens_per_sequence(scenario),
     )  # fmt: skip

@@ -29,17 +29,24 @@ class Layout:
     pool: Pool
     degree: int
     tensor: int = 1
+    stages: int = 1
+    """Pipeline stages that share the layers; the pool is one of them."""
+
+    @property
+    def chips(self) -> int:
+        """Of all stages."""
+        return self.pool.count * self.stages
 
     @property
     def label(self) -> str:
         """In words."""
-        parts = [f"{name}{n}" for name, n in (("EP", self.degree), ("TP", self.tensor)) if n > 1]
+        parts = [f"{name}{n}" for name, n in (("EP", self.degree), ("TP", self.tensor), ("PP", self.stages)) if n > 1]
         split = f", {' x '.join(parts)}" if parts else ""
-        return f"{self.pool.count:,} x {self.pool.chip.name}{split}"
+        return f"{self.chips:,} x {self.pool.chip.name}{split}"
 
     @property
     def copies(self) -> int:
-        """Copies of all experts."""
+        """Copies of every expert."""
         return max(1, self.pool.count // (self.degree * self.tensor))
 
     @cached_property
@@ -87,9 +94,10 @@ class Layout:
 
     @cached_property
     def weights_bytes(self) -> float:
-        """Of all layers' experts on one chip."""
+        """Of the experts of all layers of a stage on one chip."""
         symbols = self.graph.symbols(Workload(context=1).symbols())
-        return sum(s.bytes(symbols) * self.graph.segment(op.segment).count for op in self.ops for s in op.stored)
+        whole = sum(s.bytes(symbols) * self.graph.segment(op.segment).count for op in self.ops for s in op.stored)
+        return whole / self.stages
 
     @property
     def fits(self) -> bool:
@@ -140,13 +148,15 @@ def layouts(
     first = scenario.cluster.pools[0].name
     said = {(s.kind, getattr(s, "pool", "") or first): s for s in plan}
     found = []
-    for pool in scenario.cluster.pools:
+    for whole in scenario.cluster.pools:
+        stages = getattr(said.get(("pipeline", whole.name)), "stages", 1)
+        pool = replace(whole, count=max(1, whole.count // stages))
         degree, tensor = max(n for n in range(1, min(total, pool.count) + 1) if pool.count % n == 0), 1
         if how := said.get(("expert", pool.name)):
             degree, tensor = getattr(how, "degree", 1), getattr(how, "tensor", 1)
         elif pool.name in holders:  # whole experts, or as the dense parts are split
             degree, tensor = 1, getattr(said.get(("tensor", pool.name)), "degree", 1)
-        found.append(Layout(scenario, pool, degree, tensor))
+        found.append(Layout(scenario, pool, degree, tensor, stages))
     found += [fewest(scenario, name, total) for name in chips]
     return [one for one in found if _works(one)]
 

@@ -12,6 +12,7 @@ from hwmodel.lower.decoder import Formats
 from hwmodel.model.architecture import Model
 from hwmodel.model.dtypes import Format
 from hwmodel.optimize.racks import Need, attention_chips, expert_racks
+from hwmodel.spec.errors import InputError
 from hwmodel.spec.units import show
 from hwmodel.timing import operand_type
 
@@ -44,6 +45,8 @@ class RackPlan:
     @property
     def chips_per_rack(self) -> int:
         """Chips of a rack."""
+        if not self.rack and not self.chip.links:
+            raise InputError(f"chip {self.chip.name} has no link that joins a rack; say how many chips a rack has (--rack)")
         return self.rack or self.chip.links[0].domain
 
     @cached_property

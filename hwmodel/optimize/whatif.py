@@ -69,6 +69,8 @@ class WhatIf:
     """Of the scenario itself; the whole step of a prefill."""
     usd_per_mtok: float | None
     bound: str
+    reasons: tuple[str, ...]
+    """Why the plan does not run as it stands; it is priced all the same."""
     largest_batch: int
     elasticities: tuple[Elasticity, ...]
     """Largest effect on the time first, then on the throughput, then on the cost."""
@@ -78,6 +80,7 @@ class WhatIf:
         """Plain data, as ``hwmodel whatif --json`` prints it."""
         return {
             "scenario": self.scenario.name, "tpot_s": self.tpot_s, "usd_per_mtok": self.usd_per_mtok, "bound": self.bound,
+            "feasible": not self.reasons, "reasons": list(self.reasons),
             "largest_batch": self.largest_batch, "elasticities": [asdict(row) for row in self.elasticities],
             "relieved": [asdict(row) for row in self.relieved],
         }  # fmt: skip
@@ -93,7 +96,7 @@ def whatif(scenario: Scenario, most: int = 6) -> WhatIf:
     reliefs = [relief for row in strong for relief in relieved(plan, every[row.parameter])]
     usd = plan.usd_per_mtok(scenario.cluster)
     tpot, batch = plan.tpot_s(scenario.cluster), plan.largest(scenario.cluster)
-    return WhatIf(scenario, tpot, usd, base.step.bound, batch, tuple(rows), tuple(reliefs))
+    return WhatIf(scenario, tpot, usd, base.step.bound, base.reasons, batch, tuple(rows), tuple(reliefs))
 
 
 def elasticities(plan: Fixed) -> list[Elasticity]:
@@ -111,7 +114,7 @@ def _elasticity(plan: Fixed, one: Parameter, most: int) -> Elasticity:
     time = _slope([plan.step_s(end) for end in ends], STEP) if one.enters_time else 0.0
     usd = None
     if plan.base.cost is not None:
-        moves = one.enters_time or one.kind == "price"
+        moves = one.kind == "price" or (one.enters_time and plan.touched(ends[1]))
         usd = _slope([plan.usd_per_mtok(end) or 1.0 for end in ends], STEP) if moves else 0.0
     rate, note = _throughput(plan, one, most) if one.kind == "capacity" and not one.cache else (None, "")
     return Elasticity(one.path, value, one.text, one.kind, time, usd, rate, note)
@@ -187,12 +190,15 @@ class Bar:
     low_s: float
     """Time of the step (s) at the lower value."""
     high_s: float
+    base_s: float
+    """Time of the step (s) at the number's own value."""
     status: str = ""
 
     @property
     def span_s(self) -> float:
         """How far the step moves."""
-        return abs(self.high_s - self.low_s)
+        times = (self.low_s, self.high_s, self.base_s)
+        return max(times) - min(times)
 
 
 @dataclass(frozen=True)
@@ -211,17 +217,17 @@ def tornado(scenario: Scenario, change: float = 0.2) -> Tornado:
     plan, cluster = Fixed(scenario), scenario.cluster
     step = plan.step_s(cluster)
     every = [one for one in parameters(cluster) if one.enters_time]
-    ranges = [_bar(plan, one, one.number.low, one.number.high) for one in every if one.number.ranged] + _fits(plan)
-    even = [_bar(plan, one, one.scaled(1 - change), one.scaled(1 + change)) for one in every]
+    ranges = [_bar(plan, step, one, one.number.low, one.number.high) for one in every if one.number.ranged] + _fits(plan, step)
+    even = [_bar(plan, step, one, one.scaled(1 - change), one.scaled(1 + change)) for one in every]
     return Tornado(step, _widest(ranges, step), _widest(even, step))
 
 
-def _bar(plan: Fixed, one: Parameter, low: float, high: float) -> Bar:
+def _bar(plan: Fixed, step: float, one: Parameter, low: float, high: float) -> Bar:
     times = [plan.step_s(one.on(plan.scenario.cluster, value)) for value in (low, high)]
-    return Bar(one.path, one.shown(low), one.shown(high), times[0], times[1], one.number.status)
+    return Bar(one.path, one.shown(low), one.shown(high), times[0], times[1], step, one.number.status)
 
 
-def _fits(plan: Fixed) -> list[Bar]:
+def _fits(plan: Fixed, step: float) -> list[Bar]:
     """Measured fits: all ops of one at both ends of its band."""
     cluster = plan.scenario.cluster
     base, found = plan.priced(cluster), []
@@ -232,7 +238,7 @@ def _fits(plan: Fixed) -> list[Bar]:
             changed[plan.table.fitted == index, c.TIME] *= factor
             times.append(plan.time_of(changed, cluster))
         ends = f"x {fit.low:.3g}", f"x {fit.high:.3g}"
-        found.append(Bar(f"{pool} calibration {fit.key}", *ends, times[0], times[1], "measured"))
+        found.append(Bar(f"{pool} calibration {fit.key}", *ends, times[0], times[1], step, "measured"))
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from hwmodel.optimize.agreement import ONE_POOL
 from hwmodel.optimize.expert_batch import WITHIN
 from hwmodel.optimize.optimum import UNITS, natural
 from hwmodel.report.tables import gigabytes, seconds, table
@@ -135,6 +136,7 @@ def _placement(found: Optimum) -> list[RenderableType]:
     said = "; ".join(f"{pool}: {', '.join(names)}" for pool, names in where.items())
     gap = check["gap"] if check["gap"] > GAP else 0.0
     verdict = "as planned" if check["agrees"] else "not as planned"
+    verdict += " (on one pool)" if check["notes"][:1] == [ONE_POOL] else ""
     beside = "" if check["plan_s"] is None else f", the plan {seconds(check['plan_s'])}"
     time = f"one micro-batch, op after op, in {seconds(check['objective_s'])}{beside}" if check["classes"] else "nothing fits"
     return [Text(f"placement of every op by itself ({check['method']}, gap {gap:.2g}): {verdict}; {time}; {said}")]

@@ -27,6 +27,7 @@ def answer(found: WhatIf, asked: Sequence[Least]) -> RenderableType:
     usd = "" if found.usd_per_mtok is None else f", {found.usd_per_mtok:.3g} USD/Mtok"
     said = "step" if found.scenario.workload.phase == "prefill" else "TPOT"
     lines += [Text(f"{said} {seconds(found.tpot_s)}{usd}, bound by {found.bound}; the plan and the batch stay"), ""]
+    lines += [Text(f"does not run as planned (priced all the same): {reason}", style="red") for reason in found.reasons]
     for one in asked:
         lines += [Text(f"{one.parameter} for TPOT {seconds(one.tpot_slo_s)}: {one.note}", style="bold"), ""]
     lines += [_elasticities(found.elasticities, found.largest_batch), ""]
