@@ -24,6 +24,7 @@ from hwmodel.terminal import json_out, listen, say, show, text_out
 
 if TYPE_CHECKING:
     from hwmodel.result import Result
+    from hwmodel.scenario import Scenario
 
 
 class _Group(click.Group):
@@ -151,12 +152,15 @@ def _write(result: Result, out: Path) -> None:
 
 @cli.command("fit")
 @question_options
+@click.option("--tiers", "by_tier", is_flag=True, help="Which tensors, experts and KV go to which memory tier of the chip.")
 @json_option
-def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, **options: Any) -> int:
+def fit_command(scenario: str | None, settings: tuple[str, ...], by_tier: bool, as_json: bool, **options: Any) -> int:
     """Say the largest batch and the longest context that fit, and what fills the memory."""
+    question = asked(scenario, settings, options)
+    if by_tier:
+        return _tiers(question, as_json)
     from hwmodel.fit import fit
 
-    question = asked(scenario, settings, options)
     found = fit(question)
     if as_json:
         json_out(found.to_dict())
@@ -165,6 +169,19 @@ def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, 
 
         show(fit_answer(found, question.name))
     return 0 if found.max_batch and found.max_context else INFEASIBLE
+
+
+def _tiers(question: Scenario, as_json: bool) -> int:
+    from hwmodel.optimize.tiers import tiers
+
+    found = tiers(question)
+    if as_json:
+        json_out(found.to_dict())
+    else:
+        from hwmodel.report.tiers import tiers_answer
+
+        show(tiers_answer(found, question.name))
+    return 0 if found.result else INFEASIBLE
 
 
 @cli.command("model")
