@@ -104,9 +104,10 @@ class Optimum:
         return {
             "method": (
                 f"branch and bound over {self.plans:,} plans x micro-batches x every batch up to {self.goal.max_batch:,}; "
-                "bounds: a step is no shorter than its busiest lane and its longest path, and not shorter with more sequences"
+                "bounds: a step is no shorter than its busiest lane and its longest path"
             ),
             "gap": found.gap,
+            "gap_if_time_grows_with_batch": found.gap_if_growing,
             "plans": self.plans,
             "pieces": found.pieces,
             "bound": natural(self.goal.objective, self.answer.best.bound),

@@ -170,7 +170,10 @@ def _proof(found: Optimum) -> list[RenderableType]:
     proof = found.proof
     if proof["gap"] is None:
         return [Text(f"proof: {proof['method']}")]
-    return [
-        Text(f"proof: {proof['method']}; gap {proof['gap']:.2g} after {proof['pieces']:,} pieces; "
-             f"a step of more sequences was shorter by {proof['worst_dip_of_time_with_batch']:.2g} at the most"),
-    ]  # fmt: skip
+    text = f"proof: {proof['method']}; gap {proof['gap']:.2g} after {proof['pieces']:,} pieces"
+    if proof["gap"] > 2 * proof["gap_if_time_grows_with_batch"] + 1e-6:
+        dip = proof["worst_dip_of_time_with_batch"]
+        text += (
+            f" ({proof['gap_if_time_grows_with_batch']:.2g} if more sequences never make a step shorter; they did by {dip:.1%})"
+        )
+    return [Text(text)]
