@@ -22,8 +22,9 @@ def tiers_answer(found: TierPlan, name: str) -> RenderableType:
         (row.what, row.tier, gigabytes(row.bytes), gigabytes(row.read_bytes), f"{row.reads_per_step:.3g}") for row in found.held
     ]
     others = [(said(plan), seconds(time)) for plan, time in found.others]
+    counted = f"the quickest of {found.fitting:,} ways that fit and move no more than they must; {found.ways:,} looked at"
     return Group(
-        Text(head, style="bold"), Text(f"the quickest of {found.fitting:,} ways that fit and move no more than they must; {found.ways:,} looked at"),
+        Text(head, style="bold"), Text(counted),
         Text(f"plan: {said(found.plan)}"), "",
         table("what lies where on a chip", ("tensors", "tier", "held", "read a step", "reads of each byte"), rows, 2), "",
         table("runners-up", ("plan", "step"), others, 1),
