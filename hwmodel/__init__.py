@@ -28,6 +28,7 @@ _HOMES = {
     "explain": "hwmodel.explain",
     "compare": "hwmodel.compare",
     "offer": "hwmodel.offer",
+    "sweep": "hwmodel.sweep.drive",
     "claims": "hwmodel.claims",
     "InputError": "hwmodel.spec.errors",
 }
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from hwmodel.scenario import from_options as from_options
     from hwmodel.scenario import load_scenario as load_scenario
     from hwmodel.spec.errors import InputError as InputError
+    from hwmodel.sweep.drive import sweep as sweep
 
 
 def __getattr__(name: str) -> Any:

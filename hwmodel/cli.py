@@ -19,6 +19,7 @@ from hwmodel.cli_measured import calibrate_command, validate_command
 from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
 from hwmodel.cli_simulate import simulate_command
+from hwmodel.cli_sweep import sweep_command
 from hwmodel.cli_whatif import racks_command, whatif_command
 from hwmodel.terminal import json_out, listen, say, show, text_out
 
@@ -322,7 +323,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @cli.command("schema")
-@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "calibration", "stack"]))
+@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "sweep", "calibration", "stack"]))
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     from hwmodel.schemas import schema
@@ -382,8 +383,8 @@ def claims_command(as_json: bool) -> None:
 
 
 for command in (
-    explain_command, report_command, compare_command, cost_command, optimize_command, whatif_command,
-    racks_command, simulate_command, calibrate_command, validate_command,
+    explain_command, report_command, compare_command, cost_command, optimize_command, whatif_command, racks_command,
+    sweep_command, simulate_command, calibrate_command, validate_command,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -19,13 +19,21 @@ from hwmodel.serve.schedulers import Scheduler
 from hwmodel.serve.spec import Serving
 from hwmodel.served.stack import Stack
 from hwmodel.spec.schema import yaml_key
+from hwmodel.sweep.axes import SweepSpec
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The schema of ``chip``, ``model``, ``scenario``, ``calibration`` or ``stack`` files."""
-    found = {"chip": _chip, "model": model_schema, "scenario": _scenario, "calibration": _calibration, "stack": _stack}[kind]()
+    """The schema of ``chip``, ``model``, ``scenario``, ``sweep``, ``calibration`` or ``stack`` files."""
+    found = {
+        "chip": _chip,
+        "model": model_schema,
+        "scenario": _scenario,
+        "sweep": _sweep,
+        "calibration": _calibration,
+        "stack": _stack,
+    }[kind]()
     return {"$schema": DRAFT, **found, "title": f"hwmodel {kind}"}
 
 
@@ -44,6 +52,10 @@ def _calibration() -> dict[str, Any]:
 
 def _stack() -> dict[str, Any]:
     return described(Stack)
+
+
+def _sweep() -> dict[str, Any]:
+    return described(SweepSpec)
 
 
 def _relaxed(found: dict[str, Any]) -> dict[str, Any]:

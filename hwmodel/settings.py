@@ -48,6 +48,20 @@ def override(document: Document, settings: Sequence[str]) -> Document:
     return Document(document.file, value, marks, document.lines, given)
 
 
+def put(document: Document, key: str, new: Any, where: str) -> Document:
+    """The document with a value at a dotted path; `where` names it in messages.
+
+    Raises
+    ------
+    InputError
+        When the path leads where nothing can be.
+    """
+    path: Path_ = tuple(int(part) if _DIGITS.fullmatch(part) else part for part in key.split("."))
+    value, path = _put(document.value, path, new, where)
+    marks = {place: mark for place, mark in document.places.items() if place[: len(path)] != path}
+    return Document(document.file, value, marks, document.lines, {**document.given, path: where})
+
+
 def _put(value: Any, path: Path_, new: Any, text: str, done: Path_ = ()) -> tuple[Any, Path_]:
     """`value` with `new` at `path`, copied along the way; and the path as it was found."""
     if not path:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -29,6 +31,23 @@ def show(renderable: Any) -> None:
     width = None if sys.stdout.isatty() else 120
     # names and sources of files are text, not markup: "[/b]" is printed as it stands
     Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False).print(renderable)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[int, int, float], None] | None]:
+    """A bar with rate and time left on standard error; nothing when that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, whole, seconds: bar.update(
+            task, completed=done, total=whole, description=f"{done:,} of {whole:,} points, {done / max(seconds, 1e-9):,.0f}/s"
+        )
 
 
 def listen() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from hwmodel.kernels import kinds
 from hwmodel.kernels.correction import N_AXES, correct
 from hwmodel.kernels.resolve import FACTORS, TERMS, resolve
 from hwmodel.model.dtypes import WIDEST
-from hwmodel.routing import Routing
+from hwmodel.routing import Experts, Routing
 from hwmodel.spec.errors import InputError, InternalError
 
 Array = NDArray[np.float64]
@@ -105,7 +105,7 @@ def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = Fal
     for kind, positions in sorted(by_kind.items()):
         module = kinds()[kind]
         chosen = [ops[position] for position in positions]
-        packed = [_pack_dims([op.dims[name] for name in module.DIMS], column) for op in chosen]
+        packed = [pack_dims([op.dims[name] for name in module.DIMS], column) for op in chosen]
         unit, coefficient, which, power, each = (np.array(part) for part in zip(*packed, strict=True))
         consts = np.array([[op.consts[name] for name in module.CONSTS] for op in chosen], dtype=np.float64)
         where = np.array([_where(op, cluster, rows, warm, notes) for op in chosen], dtype=np.int64)
@@ -127,7 +127,8 @@ def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = Fal
     return OpTable(ops, symbols, tuple(groups), rows, tuple(fits.values()), tuple(dict.fromkeys(notes)))
 
 
-def _pack_dims(dims: Sequence[Dim], column: Mapping[str, int]) -> tuple[Array, Array, Ints, Ints, Ints]:
+def pack_dims(dims: Sequence[Dim], column: Mapping[str, int]) -> tuple[Array, Array, Ints, Ints, Ints]:
+    """Symbolic sizes as `resolve` takes them, without its axis of ops; `column` is the place of every symbol."""
     unit = np.zeros((len(dims), TERMS))
     coefficient = np.zeros((len(dims), TERMS))
     which = np.full((len(dims), TERMS, FACTORS), -1, dtype=np.int64)
@@ -195,8 +196,15 @@ def operand_type(chip: Chip, wanted: tuple[str, ...], notes: list[str] | None = 
 def _bins(op: Op, graph: OpGraph, routing: Routing) -> Array:
     if op.experts is None:
         return np.zeros((c.N_BINS, 2))
-    groups, of = graph.degrees.get(f"{op.pool}.ep", 1), op.experts
-    layers = [layer for layer, which in enumerate(graph.sequence) if graph.segments[which].name == op.segment]
+    layers: tuple[int, ...] = ()
+    if routing.kind == "measured":
+        layers = tuple(layer for layer, which in enumerate(graph.sequence) if graph.segments[which].name == op.segment)
+    return _bins_of(routing, op.experts, graph.degrees.get(f"{op.pool}.ep", 1), layers)
+
+
+@lru_cache(maxsize=4096)
+def _bins_of(routing: Routing, of: Experts, groups: int, layers: tuple[int, ...]) -> Array:
+    """The bins of experts spread over groups of chips; equal ones are worked out once, and only read."""
     return routing.bins(of.total, of.topk, of.held, groups, of.first, of.redundant, layers, of.ranked)
 
 

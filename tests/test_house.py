@@ -17,7 +17,14 @@ from hwmodel.spec.schema import SUFFIXES, Spec
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "hwmodel").rglob("*.py"))
-ROOMS = {"chips": "chip", "graphs": "model", "scenarios": "scenario", "chips/calibrations": "calibration", "stacks": "stack"}
+ROOMS = {
+    "chips": "chip",
+    "graphs": "model",
+    "scenarios": "scenario",
+    "sweeps": "sweep",
+    "chips/calibrations": "calibration",
+    "stacks": "stack",
+}
 YAMLS = [path for room in ROOMS for path in sorted((ROOT / room).glob("*.yaml"))]
 
 

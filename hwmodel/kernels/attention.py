@@ -1,7 +1,8 @@
 """How many cached positions a query sees: causal, windowed, in chunks, compressed, top-k."""
 
 import numpy as np
-from numba import njit
+
+from hwmodel.kernels.bare import bare
 
 ATTENTION_CONSTS = (
     "key_width",
@@ -19,7 +20,7 @@ ATTENTION_CONSTS = (
 chunked: 1 when the window is a fixed chunk of the text instead of one that slides."""
 
 
-@njit(cache=True)
+@bare
 def chunk_reach(cached: float, new: float, window: float) -> float:
     """Positions from the start of the chunk of the first of `new` tokens behind `cached` ones to the last token.
 
@@ -29,7 +30,7 @@ def chunk_reach(cached: float, new: float, window: float) -> float:
     return cached + new - window * np.floor(cached / window)
 
 
-@njit(cache=True)
+@bare
 def visible(length: float, window: float, ratio: float, topk: float) -> float:
     """Positions that the last token of a sequence of `length` attends to.
 
@@ -45,7 +46,7 @@ def visible(length: float, window: float, ratio: float, topk: float) -> float:
     return seen
 
 
-@njit(cache=True)
+@bare
 def sum_of_min(first: float, count: float, limit: float) -> float:
     """Sum of min(first + i, limit) for i = 1 .. count."""
     rising = min(max(limit - first, 0.0), count)
@@ -53,7 +54,7 @@ def sum_of_min(first: float, count: float, limit: float) -> float:
     return rising * first + rising * (rising + 1.0) / 2.0 + (count - rising) * limit
 
 
-@njit(cache=True)
+@bare
 def chunk_pairs(length: float, window: float) -> float:
     """Pairs of the first `length` tokens in chunks of W: q W (W + 1) / 2 + r (r + 1) / 2 with length = q W + r."""
     whole = np.floor(length / window)
@@ -61,7 +62,7 @@ def chunk_pairs(length: float, window: float) -> float:
     return whole * window * (window + 1.0) / 2.0 + rest * (rest + 1.0) / 2.0
 
 
-@njit(cache=True)
+@bare
 def causal_pairs(cached: float, new: float, window: float, ratio: float, topk: float, chunked: float) -> float:
     """Query-key pairs of `new` tokens behind `cached` ones: new cached + new (new + 1) / 2 without window."""
     pairs = 0.0

@@ -1,9 +1,9 @@
 """Collectives among the chips of one pool: alpha-beta with the best algorithm for the size."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 
 KIND = "collective"
 MATRIX = False
@@ -13,7 +13,7 @@ CONSTS = ("bytes", "operation")
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "p2p")
 
 
-@njit(cache=True)
+@bare
 def one_level(
     operation: float,
     size: float,
@@ -59,7 +59,7 @@ def one_level(
     return wire, alpha
 
 
-@njit(cache=True)
+@bare
 def reached(bandwidth: float, peer: float, n: float) -> float:
     """Bandwidth (B/s) of a group of n chips: that of the chip, or of its lanes to the n - 1 others."""
     return min(bandwidth, (n - 1.0) * peer) if peer > 0.0 and n > 1.0 else bandwidth
@@ -69,7 +69,7 @@ FEATURES = ("bytes", "chips")
 """Sizes that a measured correction goes by: bytes of the full buffer, chips that take part."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
     """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
     for q in range(dims.shape[0]):
@@ -78,7 +78,38 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
             found[q, j, 1] = dims[q, j, 1]
 
 
-@njit(cache=True, nogil=True)
+@bare
+def one(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
+) -> None:
+    """One collective at one point; fills `out` as price does (TIME in s)."""
+    size, n = dims[0] * consts[0], dims[1]
+    operation = consts[1]
+    slot = where[c.LINK_SLOT]
+    inner = chip[c.LINK + slot * c.LINK_WIDTH : c.LINK + (slot + 1) * c.LINK_WIDTH]
+    domain = min(n, inner[2])
+    wire, alpha = one_level(operation, size, domain, inner[0], inner[1], inner[3], inner[4], inner[5])
+    sent = wire * reached(inner[0], inner[5], domain)
+    if n > domain and slot + 1 < c.N_LINKS:
+        outer = chip[c.LINK + (slot + 1) * c.LINK_WIDTH : c.LINK + (slot + 2) * c.LINK_WIDTH]
+        if outer[0] > 0.0:
+            groups = np.ceil(n / domain)
+            part = size if operation >= 3.0 else size / domain
+            far, hops = one_level(operation, part, groups, outer[0], outer[1], outer[3], outer[4], outer[5])
+            wire, alpha = wire + far, alpha + hops
+            sent += far * reached(outer[0], outer[5], groups)
+        else:  # the partition says that it cannot be; priced as if the link reached
+            wire, alpha = one_level(operation, size, n, inner[0], inner[1], inner[3], inner[4], inner[5])
+            sent = wire * reached(inner[0], inner[5], n)
+    if n > 1.0 and size > 0.0:
+        alpha += chip[c.EXCHANGE]
+    out[c.WIRE] = wire
+    out[c.OVERHEAD] = alpha
+    out[c.WIRE_BYTES] = sent
+    out[c.TIME] = 0.0 if chip[c.HIDDEN_COLLECTIVES] == 1.0 else wire + alpha
+
+
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:
@@ -93,29 +124,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            size, n = dims[q, j, 0] * consts[j, 0], dims[q, j, 1]
-            operation = consts[j, 1]
-            chip = device[dq, where[j, c.ROW]]
-            o = out[q, j]
-            slot = where[j, c.LINK_SLOT]
-            inner = chip[c.LINK + slot * c.LINK_WIDTH : c.LINK + (slot + 1) * c.LINK_WIDTH]
-            domain = min(n, inner[2])
-            wire, alpha = one_level(operation, size, domain, inner[0], inner[1], inner[3], inner[4], inner[5])
-            sent = wire * reached(inner[0], inner[5], domain)
-            if n > domain and slot + 1 < c.N_LINKS:
-                outer = chip[c.LINK + (slot + 1) * c.LINK_WIDTH : c.LINK + (slot + 2) * c.LINK_WIDTH]
-                if outer[0] > 0.0:
-                    groups = np.ceil(n / domain)
-                    part = size if operation >= 3.0 else size / domain
-                    far, hops = one_level(operation, part, groups, outer[0], outer[1], outer[3], outer[4], outer[5])
-                    wire, alpha = wire + far, alpha + hops
-                    sent += far * reached(outer[0], outer[5], groups)
-                else:  # the partition says that it cannot be; priced as if the link reached
-                    wire, alpha = one_level(operation, size, n, inner[0], inner[1], inner[3], inner[4], inner[5])
-                    sent = wire * reached(inner[0], inner[5], n)
-            if n > 1.0 and size > 0.0:
-                alpha += chip[c.EXCHANGE]
-            o[c.WIRE] = wire
-            o[c.OVERHEAD] = alpha
-            o[c.WIRE_BYTES] = sent
-            o[c.TIME] = 0.0 if chip[c.HIDDEN_COLLECTIVES] == 1.0 else wire + alpha
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)

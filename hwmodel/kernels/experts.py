@@ -1,9 +1,9 @@
 """One matrix of a mixture-of-experts layer as a grouped product over the experts of one chip."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.memory import finish, memory_time
 from hwmodel.kernels.routing import distinct_experts, expected_tiles, routed_tokens
 from hwmodel.kernels.tiles import tiled_time
@@ -18,7 +18,7 @@ FEATURES = ("each", "hit", "matrix", "entering")
 expert's matrix, pairs of all chips per pair of this one."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
     """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
     for q in range(dims.shape[0]):
@@ -32,7 +32,7 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
             found[q, j, 3] = dims[q, j, 0] * consts[j, 3] / max(pairs, 1e-9)
 
 
-@njit(cache=True)
+@bare
 def grouped_time(tokens: float, n: float, k: float, peak: float, bins: np.ndarray, device: np.ndarray) -> float:
     """Seconds (s) of compute for the grouped product: expected tiles of every expert, then waves over the cores."""
     cores = device[c.CORES]
@@ -54,7 +54,60 @@ def grouped_time(tokens: float, n: float, k: float, peak: float, bins: np.ndarra
     return best if best < np.inf else 0.0
 
 
-@njit(cache=True, nogil=True)
+@bare
+def grouped_bounds(routed: float, distinct: float, n: float, k: float, peak: float, device: np.ndarray) -> float:
+    """An upper bound (s) of `grouped_time` without any sum over loads: E ceil(X / r) <= (E X + (r - 1) P(X > 0)) / r.
+
+    routed : token-expert pairs; distinct : experts hit
+    """
+    cores = device[c.CORES]
+    if cores <= 0.0:
+        return 2.0 * routed * n * k / peak
+    best = np.inf
+    for j in range(c.N_TILES):
+        rows, cols = device[c.TILES + 2 * j], device[c.TILES + 2 * j + 1]
+        if rows <= 0.0:
+            break
+        tiles = min(routed, (routed + (rows - 1.0) * distinct) / rows) * np.ceil(n / cols - 1e-9)
+        if tiles > 0.0:
+            best = min(best, tiled_time(tiles, rows, cols, k, peak, cores, device[c.SPLIT_K]))
+    return best if best < np.inf else 0.0
+
+
+NEAR = 1.05
+"""The normal law of `expected_tiles` errs by less: what memory hides by more than this share needs no exact sum."""
+
+
+@bare
+def product(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray,
+    routed: float, distinct: float, lazy: bool,
+) -> None:  # fmt: skip
+    """One product at one point whose token-expert pairs and hit experts are known; fills `out` as price does (TIME in s)."""
+    tokens, n, k = dims[0], dims[2], dims[3]
+    weights = distinct * n * k * consts[0]
+    activations = routed * (k * consts[1] + n * consts[2])
+    memory = memory_time(weights, 0.0, activations, where, chip, out)
+    peak = chip[c.PEAK + where[c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
+    compute = np.inf
+    if lazy and chip[c.SHARPNESS] == 0.0:
+        compute = grouped_bounds(routed, distinct, n, k, peak, chip)
+    if compute * NEAR >= memory:
+        compute = grouped_time(tokens, n, k, peak, bins, chip)
+    out[c.FLOPS] = 2.0 * routed * n * k
+    finish(compute, memory, chip, out)
+
+
+@bare
+def one(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
+) -> None:
+    """One product of one chip's experts at one point; fills `out` as price does (TIME in s)."""
+    distinct = distinct_experts(dims[0], bins, where[c.WARM] == 1)
+    product(dims, consts, where, bins, chip, out, routed_tokens(dims[0], bins), distinct, lazy)
+
+
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:
@@ -69,14 +122,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            tokens, n, k = dims[q, j, 0], dims[q, j, 2], dims[q, j, 3]
-            chip = device[dq, where[j, c.ROW]]
-            o = out[q, j]
-            routed = routed_tokens(tokens, bins[j])
-            weights = distinct_experts(tokens, bins[j], where[j, c.WARM] == 1) * n * k * consts[j, 0]
-            activations = routed * (k * consts[j, 1] + n * consts[j, 2])
-            memory = memory_time(weights, 0.0, activations, where[j], chip, o)
-            peak = chip[c.PEAK + where[j, c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
-            compute = grouped_time(tokens, n, k, peak, bins[j], chip)
-            o[c.FLOPS] = 2.0 * routed * n * k
-            finish(compute, memory, chip, o)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)

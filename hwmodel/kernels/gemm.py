@@ -1,9 +1,9 @@
 """One dense matrix product, y[m, n] = x[m, k] W[n, k]."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.memory import finish, memory_time
 from hwmodel.kernels.tiles import product_time
 
@@ -18,7 +18,7 @@ FEATURES = ("m", "n", "k")
 """Sizes that a measured correction goes by; of grouped products n is that of all groups."""
 
 
-@njit(cache=True, nogil=True)
+@bare
 def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.ndarray) -> None:
     """Write FEATURES of every op. dims, consts, out as in price; found : (points, ops, N_AXES)."""
     for q in range(dims.shape[0]):
@@ -28,7 +28,23 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
             found[q, j, 2] = dims[q, j, 2]
 
 
-@njit(cache=True, nogil=True)
+@bare
+def one(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
+) -> None:
+    """One product at one point; fills `out` as price does (TIME in s)."""
+    m, n, k, groups = dims[0], dims[1], dims[2], dims[3]
+    peak = chip[c.PEAK + where[c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
+    weights = groups * n * k * consts[0] if m > 0.0 else 0.0
+    activations = groups * (m * k * consts[1] + m * n * consts[2])
+    memory = memory_time(weights, 0.0, activations, where, chip, out)
+    enough = memory if lazy and chip[c.SHARPNESS] == 0.0 else -1.0  # what memory hides bounds nothing
+    compute = product_time(m, n, k, groups, peak, chip, enough)
+    out[c.FLOPS] = 2.0 * m * n * k * groups
+    finish(compute, memory, chip, out)
+
+
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:
@@ -43,13 +59,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            m, n, k, groups = dims[q, j, 0], dims[q, j, 1], dims[q, j, 2], dims[q, j, 3]
-            chip = device[dq, where[j, c.ROW]]
-            o = out[q, j]
-            peak = chip[c.PEAK + where[j, c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
-            weights = groups * n * k * consts[j, 0] if m > 0.0 else 0.0
-            activations = groups * (m * k * consts[j, 1] + m * n * consts[j, 2])
-            memory = memory_time(weights, 0.0, activations, where[j], chip, o)
-            compute = product_time(m, n, k, groups, peak, chip)
-            o[c.FLOPS] = 2.0 * m * n * k * groups
-            finish(compute, memory, chip, o)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)

@@ -1,9 +1,9 @@
 """Weights streamed from a slower memory into the chip before an op uses them."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.routing import distinct_experts
 
 KIND = "load"
@@ -13,7 +13,20 @@ CONSTS = ("weight_bytes",)
 """Bytes per element."""
 
 
-@njit(cache=True, nogil=True)
+@bare
+def one(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
+) -> None:
+    """One load at one point; fills `out` as price does (TIME in s)."""
+    copies = distinct_experts(dims[0], bins) if bins[0, 1] > 0.0 else dims[1]
+    size = copies * dims[2] * consts[0]
+    out[c.WIRE_BYTES] = size
+    out[c.WIRE] = size / chip[c.LINK] if size > 0.0 else 0.0
+    out[c.OVERHEAD] = chip[c.LINK + 1] if size > 0.0 else 0.0
+    out[c.TIME] = out[c.WIRE] + out[c.OVERHEAD]
+
+
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:
@@ -27,12 +40,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            copies = distinct_experts(dims[q, j, 0], bins[j]) if bins[j, 0, 1] > 0.0 else dims[q, j, 1]
-            size = copies * dims[q, j, 2] * consts[j, 0]
-            way = device[dq, where[j, c.ROW]]
-            o = out[q, j]
-            o[c.WIRE_BYTES] = size
-            if size > 0.0:
-                o[c.WIRE] = size / way[c.LINK]
-                o[c.OVERHEAD] = way[c.LINK + 1]
-            o[c.TIME] = o[c.WIRE] + o[c.OVERHEAD]
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)

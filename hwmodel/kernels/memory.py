@@ -1,12 +1,12 @@
 """Time for bytes: the tier they lie in, the on-chip cache, the ramp to full rate."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 
 
-@njit(cache=True)
+@bare
 def stream_time(bytes_: float, bandwidth: float, ramp: float) -> float:
     """Seconds to stream `bytes_` (B) at `bandwidth` (B/s) with a start-up of `ramp` (s).
 
@@ -17,7 +17,7 @@ def stream_time(bytes_: float, bandwidth: float, ramp: float) -> float:
     return bytes_ / bandwidth + ramp
 
 
-@njit(cache=True)
+@bare
 def memory_time(weights: float, kv: float, activations: float, where: np.ndarray, device: np.ndarray, out: np.ndarray) -> float:
     """Seconds (s) that memory needs for one op; fills WEIGHT_BYTES, KV_BYTES, ACTIVATION_BYTES and BOUND_TIER of `out`.
 
@@ -56,7 +56,7 @@ def memory_time(weights: float, kv: float, activations: float, where: np.ndarray
     return slowest
 
 
-@njit(cache=True)
+@bare
 def overlapped(compute: float, memory: float, sharpness: float) -> float:
     """Seconds (s) of an op whose compute and memory run side by side: (C^p + M^p)^(1/p), for p = 0 the larger one.
 
@@ -70,7 +70,7 @@ def overlapped(compute: float, memory: float, sharpness: float) -> float:
     return longer * (1.0 + (shorter / longer) ** sharpness) ** (1.0 / sharpness)
 
 
-@njit(cache=True)
+@bare
 def finish(compute: float, memory: float, device: np.ndarray, out: np.ndarray) -> None:
     """Fill TIME = overlapped(compute, memory) + launch and its parts (s): what fails to overlap lengthens both parts alike.
 

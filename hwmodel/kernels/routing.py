@@ -3,15 +3,15 @@
 import math
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 
 FEW = 16.0
 """Tokens on an expert, in the mean, up to which the law of their number is summed exactly."""
 
 
-@njit(cache=True)
+@bare
 def distinct_experts(tokens: float, bins: np.ndarray, laid_out: bool = False) -> float:
     """Expected number of local experts that at least one of `tokens` tokens chooses: sum of n (1 - (1 - p)^tokens).
 
@@ -31,7 +31,21 @@ def distinct_experts(tokens: float, bins: np.ndarray, laid_out: bool = False) ->
     return max(total, 1.0) if laid_out and tokens > 0.0 and total > 0.0 else total
 
 
-@njit(cache=True)
+@bare
+def known_distinct(tokens: float, bins: np.ndarray, logs: np.ndarray) -> float:
+    """`distinct_experts` of `tokens` drawn tokens (not laid out) where log1p(-p) is known; logs : (N_BINS,), -inf for p = 1."""
+    total = 0.0
+    if tokens <= 0.0:
+        return total
+    for j in range(c.N_BINS):
+        if bins[j, 1] <= 0.0:
+            break
+        x = tokens * logs[j]
+        total += bins[j, 1] if x < -45.0 else bins[j, 1] * -math.expm1(x)  # exp(-45) is less than half an ulp of 1
+    return total
+
+
+@bare
 def routed_tokens(tokens: float, bins: np.ndarray) -> float:
     """Expected token-expert pairs on this chip: tokens times the sum of n p."""
     total = 0.0
@@ -42,7 +56,7 @@ def routed_tokens(tokens: float, bins: np.ndarray) -> float:
     return tokens * total
 
 
-@njit(cache=True)
+@bare
 def expected_tiles(tokens: float, p: float, rows: float) -> float:
     """Expected ceil(X / rows) for X ~ Binomial(tokens, p): the sum over j of P(X > j rows).
 
@@ -76,7 +90,7 @@ def expected_tiles(tokens: float, p: float, rows: float) -> float:
     return total
 
 
-@njit(cache=True)
+@bare
 def summed_tiles(tokens: float, p: float, rows: float) -> float:
     """Expected ceil(X / rows), X ~ Binomial(tokens, p): the sum of P(X = x) ceil(x / rows); for a few tokens."""
     chance = math.exp(tokens * math.log1p(-p))

@@ -1,9 +1,9 @@
 """Recurrent mixers: linear attention and state-space layers, whose state replaces the KV cache."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "scan"
@@ -13,7 +13,24 @@ CONSTS = ("state_bytes", "state_flops", "chunk_flops", "activation_bytes")
 """Per head: bytes of the state; FLOP per token in the recurrent form; FLOP per token in the chunked form; bytes per token."""
 
 
-@njit(cache=True, nogil=True)
+@bare
+def one(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
+) -> None:
+    """One recurrence at one point; fills `out` as price does (TIME in s)."""
+    b, s, heads = dims[0], dims[1], dims[2]
+    if s > 1.0:
+        flops = b * s * heads * consts[2]
+        compute = flops / (chip[c.PEAK + where[c.DTYPE]] * chip[c.ATTENTION_EFFICIENCY])
+    else:
+        flops = b * s * heads * consts[1]
+        compute = flops / chip[c.VECTOR] if chip[c.VECTOR] > 0.0 else 0.0
+    memory = memory_time(0.0, 2.0 * b * heads * consts[0], b * s * heads * consts[3], where, chip, out)
+    out[c.FLOPS] = flops
+    finish(compute, memory, chip, out)
+
+
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:
@@ -27,16 +44,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            b, s, heads = dims[q, j, 0], dims[q, j, 1], dims[q, j, 2]
-            a = consts[j]
-            chip = device[dq, where[j, c.ROW]]
-            o = out[q, j]
-            if s > 1.0:
-                flops = b * s * heads * a[2]
-                compute = flops / (chip[c.PEAK + where[j, c.DTYPE]] * chip[c.ATTENTION_EFFICIENCY])
-            else:
-                flops = b * s * heads * a[1]
-                compute = flops / chip[c.VECTOR] if chip[c.VECTOR] > 0.0 else 0.0
-            memory = memory_time(0.0, 2.0 * b * heads * a[0], b * s * heads * a[3], where[j], chip, o)
-            o[c.FLOPS] = flops
-            finish(compute, memory, chip, o)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)

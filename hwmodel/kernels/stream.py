@@ -1,9 +1,9 @@
 """Elementwise work: norms, rotary embedding, activation functions, gathers, cache appends, sampling."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.memory import finish, memory_time
 
 KIND = "stream"
@@ -13,7 +13,22 @@ CONSTS = ("activation_bytes", "vector_flops", "kv_bytes", "weight_bytes")
 """Per element of rows x width: activation bytes moved, vector FLOP, KV cache bytes written; weight bytes per column."""
 
 
-@njit(cache=True, nogil=True)
+@bare
+def one(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
+) -> None:
+    """One elementwise op at one point; fills `out` as price does (TIME in s)."""
+    elements = dims[0] * dims[1]
+    compute = elements * consts[1] / chip[c.VECTOR] if chip[c.VECTOR] > 0.0 else 0.0
+    weights = dims[1] * consts[3] if elements > 0.0 else 0.0
+    # on the ideal floor a new token's keys and values count once: where attention reads its whole context
+    kv = 0.0 if chip[c.FREE_ACTIVATIONS] == 1.0 else elements * consts[2]
+    memory = memory_time(weights, kv, elements * consts[0], where, chip, out)
+    out[c.FLOPS] = 0.0
+    finish(compute, memory, chip, out)
+
+
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:
@@ -24,13 +39,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            elements = dims[q, j, 0] * dims[q, j, 1]
-            chip = device[dq, where[j, c.ROW]]
-            o = out[q, j]
-            compute = elements * consts[j, 1] / chip[c.VECTOR] if chip[c.VECTOR] > 0.0 else 0.0
-            weights = dims[q, j, 1] * consts[j, 3] if elements > 0.0 else 0.0
-            # on the ideal floor a new token's keys and values count once: where attention reads its whole context
-            kv = 0.0 if chip[c.FREE_ACTIVATIONS] == 1.0 else elements * consts[j, 2]
-            memory = memory_time(weights, kv, elements * consts[j, 0], where[j], chip, o)
-            o[c.FLOPS] = 0.0
-            finish(compute, memory, chip, o)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)

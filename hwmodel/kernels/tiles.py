@@ -1,19 +1,20 @@
 """Matrix products on a machine of cores that each work on one output tile at a time."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 
 
-@njit(cache=True)
-def product_time(m: float, n: float, k: float, groups: float, peak: float, device: np.ndarray) -> float:
+@bare
+def product_time(m: float, n: float, k: float, groups: float, peak: float, device: np.ndarray, enough: float = -1.0) -> float:
     """Seconds (s) of compute for `groups` products (m x k)(k x n) on one chip.
 
     tiles = groups ceil(m/tm) ceil(n/tn); waves = ceil(tiles splits / cores); t = waves 2 tm tn ceil(k/splits) cores / peak,
     the best over the chip's tiles. Fewer tiles than cores are split along k. With CORES = 0: 2 m n k groups / peak.
 
-    m, n, k, groups : sizes, m may be a mean; peak : FLOP/s as reached; device : (N_DEVICE,)
+    m, n, k, groups : sizes, m may be a mean; peak : FLOP/s as reached; device : (N_DEVICE,); enough : s, a time below
+    which the rest of the tiles need no look (the answer is then no more than this)
     """
     if m <= 0.0 or n <= 0.0 or k <= 0.0:
         return 0.0
@@ -27,10 +28,12 @@ def product_time(m: float, n: float, k: float, groups: float, peak: float, devic
             break
         tiles = groups * np.ceil(m / rows - 1e-9) * np.ceil(n / cols - 1e-9)
         best = min(best, tiled_time(tiles, rows, cols, k, peak, cores, device[c.SPLIT_K]))
+        if best < enough:
+            break
     return best
 
 
-@njit(cache=True)
+@bare
 def tiled_time(tiles: float, rows: float, cols: float, k: float, peak: float, cores: float, may_split: float) -> float:
     """Seconds (s) for `tiles` output tiles of rows x cols with inner length k on `cores` cores that reach `peak` FLOP/s."""
     splits = 1.0

@@ -1,9 +1,9 @@
 """Activations from one pool of chips to another over the links that join them."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 
 KIND = "transfer"
 MATRIX = False
@@ -11,7 +11,19 @@ DIMS = ("elements",)
 CONSTS = ("bytes",)
 
 
-@njit(cache=True, nogil=True)
+@bare
+def one(
+    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
+) -> None:
+    """One transfer at one point; fills `out` as price does (TIME in s)."""
+    size = dims[0] * consts[0]
+    out[c.WIRE_BYTES] = size
+    out[c.WIRE] = size / chip[c.LINK] if size > 0.0 else 0.0
+    out[c.OVERHEAD] = chip[c.LINK + 1] if size > 0.0 else 0.0
+    out[c.TIME] = out[c.WIRE] + out[c.OVERHEAD]
+
+
+@bare
 def price(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, device: np.ndarray, out: np.ndarray
 ) -> None:
@@ -23,11 +35,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            size = dims[q, j, 0] * consts[j, 0]
-            link = device[dq, where[j, c.ROW]]
-            o = out[q, j]
-            o[c.WIRE_BYTES] = size
-            if size > 0.0:
-                o[c.WIRE] = size / link[c.LINK]
-                o[c.OVERHEAD] = link[c.LINK + 1]
-            o[c.TIME] = o[c.WIRE] + o[c.OVERHEAD]
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)

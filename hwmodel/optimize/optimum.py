@@ -214,8 +214,8 @@ def _prepare(scenario: Scenario, goal: Goal, lowered: OpGraph, floor: int) -> tu
             except InputError as error:
                 reason = f"types: {error.problems[0].message}"
             else:
-                reason = plan.reason or _too_few(plan, floor) or _slow_to_start(plan, goal)
-                if not reason:
+                reason = plan if isinstance(plan, str) else _too_few(plan, floor) or _slow_to_start(plan, goal)
+                if not isinstance(plan, str) and not reason:
                     ready.append(plan)
         if reason:
             dead.append(Candidate(choice.label, None, False, reason))

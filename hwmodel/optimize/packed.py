@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.economics import Work, cost, spending
+from hwmodel.economics import Work, hourly, spending
 from hwmodel.economics.energy import energy
 from hwmodel.fit import largest
 from hwmodel.graph import OpGraph
@@ -34,9 +34,7 @@ class Packed:
     table: OpTable
     device: Array
     most: int
-    """Sequences that fit."""
-    reason: str
-    """Why nothing fits or the plan cannot run; empty when it can."""
+    """Sequences that fit, at least one."""
     usd_per_hour: float | None
     """Of all chips, electricity aside; None where a price is not known."""
     _programs: dict[int, Program] = field(default_factory=dict, repr=False, compare=False)
@@ -101,8 +99,10 @@ class Packed:
             yield where, self._programs[cut], price(self.table, symbols, self.device)
 
 
-def packed(choice: Choice, scenario: Scenario, lowered: OpGraph, batches: int) -> Packed:
-    """Place a lowered model as a choice says, flatten it, and find how many sequences (at most `batches`) fit.
+def packed(choice: Choice, scenario: Scenario, lowered: OpGraph, batches: int) -> Packed | str:
+    """Place a lowered model as a choice says, find how many sequences (at most `batches`) fit, and flatten it.
+
+    The answer is a reason where the plan cannot run or nothing fits.
 
     Raises
     ------
@@ -111,29 +111,35 @@ def packed(choice: Choice, scenario: Scenario, lowered: OpGraph, batches: int) -
     """
     own = replace(scenario, cluster=choice.cluster, plan=choice.plan(max(choice.micro_batches)))
     graph = partition(lowered, own.plan, own.cluster, check=False)
+    if graph.reasons:
+        return f"split: {graph.reasons[0]}"
+    most = largest_batch(own, graph, batches)
+    if not most:
+        return misfits(rows_at(own, graph, 1), own.cluster)[0]
     table = pack(graph, own.cluster, own.workload.routing)
-    reason = f"split: {graph.reasons[0]}" if graph.reasons else ""
-    most = 0 if reason else largest_batch(own, graph, batches)
-    if not reason and not most:
-        reason = misfits(rows_at(own, graph, 1), own.cluster)[0]
-    spent, _ = cost(own.cluster, 1.0, own.economics.model_copy(update={"electricity_usd_per_kwh": None}))
-    usd = spent.usd_per_hour if spent else None
-    return Packed(choice, own, graph, table, device_array(table, own.cluster), most, reason, usd)
+    known = [hourly(pool, own.economics) for pool in own.cluster.pools]
+    usd = None if None in known else sum(found[0] for found in known if found)
+    return Packed(choice, own, graph, table, device_array(table, own.cluster), most, usd)
 
 
 def largest_batch(scenario: Scenario, graph: OpGraph, limit: int) -> int:
-    """Sequences (at most `limit`) that fit; memory grows almost in proportion to them, which gives the first guess."""
+    """Sequences (at most `limit`) that fit; memory grows almost in proportion to them, which gives good guesses."""
+
+    def free(batch: int) -> Array:
+        return np.array([row.free_bytes for row in rows_at(scenario, graph, batch)])
 
     def fits(batch: int) -> bool:
-        return all(row.free_bytes >= 0 for row in rows_at(scenario, graph, batch))
+        return bool((free(batch) >= 0).all())
 
-    if not fits(1):
+    few = free(1)
+    if (few < 0).any():
         return 0
-    few, many = (np.array([row.free_bytes for row in rows_at(scenario, graph, batch)]) for batch in (1, limit))
-    per_batch = np.maximum(few - many, 1e-9) / max(limit - 1, 1)
-    guess = int(1 + (few / per_batch).min())
     groups = graph.degrees[f"{scenario.cluster.pools[0].name}.dp"]  # what fits is a whole number of sequences in each
-    return largest(fits, limit, max(1, guess // groups * groups))
+    guess = limit
+    for _ in range(2):
+        per_batch = np.maximum(few - free(guess), 1e-9) / max(guess - 1, 1)
+        guess = min(limit, max(1, int(1 + (few / per_batch).min()) // groups * groups))
+    return largest(fits, limit, guess)
 
 
 def rows_at(scenario: Scenario, graph: OpGraph, batch: int) -> list[MemoryRow]:

@@ -9,7 +9,14 @@ from pathlib import Path
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 
 SUFFIXES = (".yaml", ".yml", ".json")
-_ROOMS = {"stacks": "stack", "chips": "chip", "graphs": "model", "scenarios": "scenario", "chips/calibrations": "calibration"}
+_ROOMS = {
+    "stacks": "stack",
+    "sweeps": "sweep",
+    "chips": "chip",
+    "graphs": "model",
+    "scenarios": "scenario",
+    "chips/calibrations": "calibration",
+}
 """Folders, and what one file of each is."""
 notes: list[Callable[[str], None]] = []
 """Called with a sentence when a shipped name is shadowed; the command line prints it."""

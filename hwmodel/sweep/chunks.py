@@ -1,0 +1,350 @@
+"""A run of points priced and reduced: what is the same whoever does it, and whatever else is done beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.hardware import with_number
+from hwmodel.routing import Routing
+from hwmodel.spec.errors import InputError, Problem, did_you_mean
+from hwmodel.spec.yamlfile import Document
+from hwmodel.sweep.constraints import Constraint, ConstraintError, read_constraint
+from hwmodel.sweep.evaluate import Columns, columns
+from hwmodel.sweep.interval import Fitted, exact, fit, share_names, with_ends
+from hwmodel.sweep.numbers import Numbers
+from hwmodel.sweep.pareto import best, front
+from hwmodel.sweep.point import with_field
+from hwmodel.sweep.space import Space
+from hwmodel.sweep.structures import Structure, structure
+from hwmodel.timing import Array, Ints
+
+CHUNK = 32_768
+"""Points of a chunk: its columns stay in the caches, and no more is lost when a process dies."""
+MAX_BENT = 4096
+"""Values of numbers that the packed table does not follow in proportion, each of which is packed by itself."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of a run of points, in the order of the points."""
+
+    point: Ints
+    numbers: dict[str, Array]
+    words: dict[str, tuple[NDArray[np.int64], tuple[str, ...]]]
+    """Codes, and the word of each; code -1 is none."""
+    feasible: NDArray[np.bool_]
+
+    def taken(self, where: Ints | NDArray[np.bool_]) -> Table:
+        """Those of some points."""
+        return Table(
+            self.point[where], {k: v[where] for k, v in self.numbers.items()},
+            {k: (v[0][where], v[1]) for k, v in self.words.items()}, self.feasible[where],
+        )  # fmt: skip
+
+    def row(self, index: int) -> dict[str, Any]:
+        """One point as plain data; None for what is not known or does not apply."""
+        found: dict[str, Any] = {"point": int(self.point[index])}
+        for name in order_of(self):
+            if name in self.words:
+                code, words = self.words[name]
+                found[name] = words[code[index]] if code[index] >= 0 else None
+            else:
+                value = float(self.numbers[name][index])
+                found[name] = None if np.isnan(value) else int(value) if value.is_integer() and abs(value) < 2**53 else value
+        return {**found, "feasible": bool(self.feasible[index])}
+
+
+def order_of(table: Table) -> tuple[str, ...]:
+    """Names of the columns of a table beside point and feasible, words beside the numbers they go with."""
+    return tuple(dict.fromkeys((*table.numbers, *table.words)))
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What a chunk leaves behind."""
+
+    index: int
+    evaluated: int
+    feasible: int
+    rejected: dict[str, int]
+    """How many points each reason took out."""
+    pareto: tuple[tuple[tuple[float, ...], dict[str, Any]], ...]
+    """(objectives, the larger the better; row) of the points that no other of the chunk beats."""
+    top: tuple[tuple[float, dict[str, Any]], ...]
+    text: bytes = b""
+    """Its part of the file, where one is written."""
+
+
+@dataclass
+class Pricer:
+    """Prices chunks of a space; keeps what was packed."""
+
+    space: Space
+    constraints: tuple[Constraint, ...] = ()
+    names: tuple[str, ...] = ()
+    """Columns of numbers, in order."""
+    words: tuple[str, ...] = ()
+    intervals: dict[int, Fitted] = field(default_factory=dict)
+    """Of every combination, where ranges are asked for."""
+    _packed: dict[tuple[Any, ...], Structure] = field(default_factory=dict, repr=False)
+
+    def table(self, chunk: int) -> tuple[Table, dict[str, int]]:
+        """Columns of the points of a chunk that its inputs do not rule out, and how many they rule out by which reason."""
+        space = self.space
+        start, stop = chunk * CHUNK, min((chunk + 1) * CHUNK, space.points)
+        places = space.places(chunk, start, stop)
+        values = space.values(places)
+        rejected: dict[str, int] = {}
+        point = np.arange(start, stop, dtype=np.int64)
+        for constraint in self.constraints:
+            if all(name in values for name in constraint.columns):
+                met = constraint.holds(values)
+                if not met.all():
+                    rejected[constraint.text] = int((~met).sum())
+                    places = [place[met] for place in places]
+                    values = {path: column[met] for path, column in values.items()}
+                    point = point[met]
+        which, routing = space.combination(places), space.routing(places)
+        found = Table(point, dict(values), {}, np.zeros(len(point), dtype=bool))
+        for path in values:
+            if not space.axes[path].numeric:
+                found.numbers.pop(path)
+                found.words[path] = (values[path].astype(np.int64), space.axes[path].labels)
+        if not len(point):
+            return self._empty(found), rejected
+        parts = []
+        for combination in np.nonzero(np.bincount(which))[0].tolist():
+            where = np.nonzero(which == combination)[0]
+            own = space.numbers(combination, {path: column[where] for path, column in values.items()}, routing[where])
+            parts += [(where[inner], result) for inner, result in self._priced(combination, own)]
+        self._joined(found, parts, rejected, self._blank(which))
+        return found, rejected
+
+    def _blank(self, which: Ints) -> dict[str, NDArray[np.bool_]]:
+        """Where the axes of numbers do not apply."""
+        applies = {path: np.array([path in c.fields for c in self.space.combinations]) for path in self.space.fields}
+        return {path: ~own[which] for path, own in applies.items() if not own.all()}
+
+    def _priced(self, combination: int, own: Numbers) -> list[tuple[Ints, Columns]]:
+        """The points of one combination by structure."""
+        routings = self.space.routings or (self.space.combinations[combination].scenario.workload.routing,)
+        fitted = self.intervals.get(combination)
+        found = []
+        for where, of, part in self.grouped(combination, own):
+            priced = columns(of, part, routings)
+            found.append((where, replace(priced, numbers=with_ends(priced.numbers, fitted))))
+        return found
+
+    def grouped(self, combination: int, own: Numbers) -> list[tuple[Ints, Structure, Numbers]]:
+        """The points of one combination by structure: more or fewer chips may exchange tokens another way."""
+        base = self._structure(combination, (), {}, {})
+        code = np.zeros(own.points, dtype=np.int64)
+        for pool, count in own.counts.items():
+            code = 4 * code + _sign(base, pool, count)
+        bent = [own.chips[key] for key in base.devices.bends]
+        if bent:
+            kinds, inverse = np.unique(np.array([code, *bent]).T, axis=0, return_inverse=True)
+            code = inverse.reshape(-1)
+            if len(kinds) > MAX_BENT:
+                said = ", ".join(f"{pool}: {path}" for pool, path in base.devices.bends)
+                raise InputError(
+                    f"numbers that bend a time ({said}) are packed one by one: list fewer than {MAX_BENT:,} values"
+                )
+        groups = [np.nonzero(code == k)[0] for k in np.nonzero(np.bincount(code))[0]]
+        found = []
+        for where in groups:
+            part = own if len(groups) == 1 else own.taken(where)
+            counts = {pool: int(values[0]) for pool, values in part.counts.items()}
+            chips = {key: float(part.chips[key][0]) for key in base.devices.bends}
+            signs = (float(_sign(base, pool, values[:1])[0]) for pool, values in part.counts.items())
+            key = (*signs, *chips.values())
+            found.append((where, self._structure(combination, key, counts, chips), part))
+        return found
+
+    def _structure(
+        self, combination: int, key: tuple[float, ...], counts: Mapping[str, int], chips: Mapping[tuple[str, str], float]
+    ) -> Structure:
+        own = (combination, key)
+        if own not in self._packed:
+            scenario = self.space.combinations[combination].scenario
+            ends = {
+                (f.of, f.path): self.space.axes[path].ends
+                for path, f in self.space.combinations[combination].fields.items()
+                if f.kind == "chip" and (f.of, f.path) not in chips
+            }  # fmt: skip
+            self._packed[own] = structure(_counted(scenario, counts, chips), ends)
+        return self._packed[own]
+
+    def _empty(self, found: Table) -> Table:
+        for name in self.names:
+            found.numbers.setdefault(name, np.zeros(0))
+        for name in self.words:
+            found.words.setdefault(name, (np.zeros(0, dtype=np.int64), ()))
+        return found
+
+    def _joined(
+        self, found: Table, parts: list[tuple[Ints, Columns]], rejected: dict[str, int], blank: Mapping[str, Any]
+    ) -> None:
+        """Put the columns of the structures where their points are."""
+        count = len(found.point)
+        for path, where in blank.items():
+            if where.any():
+                found.numbers[path] = np.where(where, np.nan, found.numbers[path])
+        alone = len(parts) == 1
+        for name in self.names:
+            if alone and name in parts[0][1].numbers:
+                found.numbers[name] = parts[0][1].numbers[name]
+                continue
+            column = np.full(count, np.nan)
+            for where, own in parts:
+                if name in own.numbers:
+                    column[where] = own.numbers[name]
+            found.numbers[name] = column
+        for name in self.words:
+            codes, known = np.full(count, -1, dtype=np.int64), dict[str, int]()
+            for where, own in parts:
+                if name in own.codes:
+                    code, words = own.codes[name]
+                    codes[where] = np.array([known.setdefault(word, len(known)) for word in words])[code]
+            found.words[name] = (codes, tuple(known))
+        codes, known = np.zeros(count, dtype=np.int64), {"": 0}
+        for where, own in parts:
+            found.feasible[where] = own.feasible
+            code, words = own.reason
+            codes[where] = np.array([known.setdefault(word, len(known)) for word in words])[code]
+        counts = np.bincount(codes, minlength=len(known))
+        for word, index in known.items():
+            if word and counts[index]:
+                rejected[word] = rejected.get(word, 0) + int(counts[index])
+        found.words["reason"] = (codes, tuple(known))
+
+    def reduced(self, chunk: int, write: Any = None) -> Reduced:
+        """Price a chunk and keep what counts; `write` makes bytes of its table."""
+        table, rejected = self.table(chunk)
+        good = table.feasible.copy()
+        for constraint in self.constraints:
+            if not all(name in self.space.axes for name in constraint.columns):
+                met = constraint.holds(table.numbers)
+                if (good & ~met).any():
+                    rejected[constraint.text] = int((good & ~met).sum())
+                good &= met
+        objectives = self.space.spec.objectives
+        signed = [table.numbers[name] * (1.0 if way == "max" else -1.0) for name, way in objectives.items()]
+        values = np.array(signed).T.reshape(len(table.point), len(objectives))
+        where = np.nonzero(good)[0]
+        fronts = where[front(values[where])]
+        tops = where[best(values[where, -1], self.space.spec.top)]
+        return Reduced(
+            chunk, len(table.point), int(good.sum()), rejected,
+            tuple((tuple(values[k].tolist()), table.row(int(k))) for k in fronts),
+            tuple((float(values[k, -1]), table.row(int(k))) for k in tops), b"" if write is None else write(table),
+        )  # fmt: skip
+
+
+def _sign(of: Structure, pool: str, count: Array) -> Ints:
+    """What of a pool's size changes the plan: whether tokens and experts are spread over groups of its chips."""
+    tp, cp, pp, ep, etp = (of.graph.degrees[f"{pool}.{kind}"] for kind in ("tp", "cp", "pp", "ep", "etp"))
+    dense, expert = tp * cp * pp, pp * (ep * etp if ep * etp > 1 else tp * cp)
+    return (count >= 2 * dense).astype(np.int64) + 2 * (count >= 2 * expert)
+
+
+def _counted(scenario: Any, counts: Mapping[str, int], chips: Mapping[tuple[str, str], float]) -> Any:
+    """The scenario with other pool sizes and chip numbers."""
+    pools = []
+    for pool in scenario.cluster.pools:
+        chip = pool.chip
+        for (name, path), value in chips.items():
+            if name == pool.name:
+                chip = with_number(chip, path, value)
+        pools.append(replace(pool, count=counts.get(pool.name, pool.count), chip=chip))
+    return replace(scenario, cluster=replace(scenario.cluster, pools=tuple(pools)))
+
+
+def fitted_intervals(made: Pricer) -> dict[int, Fitted]:
+    """Ranges of time of every combination, fitted to points drawn for it."""
+    space = made.space
+    found = {}
+    for combination in range(len(space.combinations) if space.spec.interval else 0):
+        places = space.sample(combination, space.spec.interval)
+        values, routing = space.values(places), space.routing(places)
+        fields = space.combinations[combination].fields
+        shares: dict[int, list[float]] = {}
+        logs: dict[int, tuple[float, float]] = {}
+        routings = space.routings or (space.combinations[combination].scenario.workload.routing,)
+        names: tuple[str, ...] = ()
+        for where, of, part in made.grouped(combination, space.numbers(combination, values, routing)):
+            priced = columns(of, part, routings).numbers
+            names = names or share_names(priced, tuple(pool.name for pool in of.scenario.cluster.pools))
+            for k, point in enumerate(where.tolist()):
+                scenario = space.combinations[combination].scenario
+                for path, own in fields.items():
+                    scenario = with_field(scenario, own, float(values[path][point]))
+                one = part.taken(np.array([k]))
+                parts = int(priced["micro_batches"][k])
+                logs[point] = exact(of, scenario, one, routings[int(routing[point])], parts)
+                shares[point] = [float(priced[name][k] / priced["time_s"][k]) if name in priced else 0.0 for name in names]
+        order = sorted(logs)
+        found[combination] = fit(names, np.array([shares[k] for k in order]), np.array([logs[k] for k in order]))
+    return found
+
+
+def pricer(space: Space, document: Document | None = None, intervals: dict[int, Fitted] | None = None) -> Pricer:
+    """A pricer that knows its columns, with the constraints read; `intervals` where they are fitted already.
+
+    Raises
+    ------
+    InputError
+        For a constraint that cannot be read, and an objective that is no column.
+    """
+    made = Pricer(space)
+    names: dict[str, None] = {}
+    words: dict[str, None] = {}
+    for combination in range(len(space.combinations)):
+        of = made._structure(combination, (), {}, {})
+        empty = columns(of, space.numbers(combination, _first(space), np.zeros(1, dtype=np.int64)), space.routings or _own(of))
+        names.update(dict.fromkeys(_with_range(empty.numbers) if space.spec.interval else empty.numbers))
+        words.update(dict.fromkeys(empty.codes))
+    made.names, made.words = tuple(names), tuple(words)
+    document = document or Document(space.name, {}, {}, ())
+    known = [*(path for path, axis in space.axes.items() if axis.numeric), *names]
+    problems: list[Problem] = []
+    found = []
+    for index, text in enumerate(space.spec.where):
+        try:
+            found.append(read_constraint(text, known))
+        except ConstraintError as error:
+            problems.append(document.problem(("where", index), str(error)))
+    for name in space.spec.objectives:
+        if name not in names:
+            message = f"objective '{name}' is no column of numbers{did_you_mean(name, names)}"
+            problems.append(document.problem(("objectives", name), message, at_key=True))
+    if problems:
+        raise InputError(problems)
+    made.constraints = tuple(found)
+    made.intervals = fitted_intervals(made) if intervals is None else intervals
+    return made
+
+
+def _with_range(names: Iterable[str]) -> list[str]:
+    return [new for name in names for new in ((name, "time_low_s", "time_high_s") if name == "time_s" else (name,))]
+
+
+def _own(of: Structure) -> tuple[Routing, ...]:
+    return (of.scenario.workload.routing,)
+
+
+def _first(space: Space) -> dict[str, Array]:
+    return {path: np.array([axis.ends[0] if path in space.fields else 0.0]) for path, axis in space.axes.items()}
+
+
+def merged(fronts: Iterable[tuple[tuple[float, ...], dict[str, Any]]]) -> list[tuple[tuple[float, ...], dict[str, Any]]]:
+    """The front of several fronts, in the order of the points."""
+    rows = sorted(fronts, key=lambda item: item[1]["point"])
+    if not rows:
+        return []
+    return [rows[k] for k in front(np.array([values for values, _ in rows]))]

@@ -1,0 +1,174 @@
+"""Results on disk, chunk by chunk: what is there when a process dies is whole, and can be finished later."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hwmodel import __version__
+from hwmodel.spec.errors import InputError, Problem
+from hwmodel.sweep.chunks import CHUNK, Pricer, Table, order_of
+
+FORMATS = (".csv", ".parquet")
+
+
+def fingerprint(pricer: Pricer) -> str:
+    """What must be the same for a sweep to be gone on with: the question, the columns, the program's version."""
+    said = json.dumps([pricer.space.text, pricer.names, pricer.words, CHUNK, __version__])
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def csv_bytes(table: Table) -> bytes:
+    """Rows of a table as CSV, numbers to the last bit; empty where a value is not known."""
+    cells: list[list[str]] = [list(map(str, table.point.tolist()))]
+    for name in order_of(table):
+        if name in table.words:
+            codes, words = table.words[name]
+            known = [*(_quoted(word) for word in words), ""]
+            cells.append([known[code] for code in codes.tolist()])
+        else:
+            column = table.numbers[name]
+            texts = list(map(repr, column.tolist()))
+            for k in np.nonzero(np.isnan(column))[0].tolist():
+                texts[k] = ""
+            cells.append(texts)
+    cells.append(["true" if yes else "false" for yes in table.feasible.tolist()])
+    return "".join(",".join(row) + "\n" for row in zip(*cells, strict=True)).encode()
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"' if any(ch in word for ch in ',"\n\r') else word
+
+
+def header(table: Table) -> bytes:
+    """The first line of a CSV."""
+    return (",".join(_quoted(name) for name in ("point", *order_of(table), "feasible")) + "\n").encode()
+
+
+def parquet_bytes(table: Table) -> bytes:
+    """Rows of a table as a Parquet file of their own."""
+    polars = _polars()
+    data: dict[str, Any] = {"point": table.point}
+    for name in order_of(table):
+        if name in table.words:
+            codes, words = table.words[name]
+            data[name] = polars.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=polars.String)
+        else:
+            data[name] = table.numbers[name]
+    data["feasible"] = table.feasible
+    out = BytesIO()
+    polars.DataFrame(data).write_parquet(out)
+    return out.getvalue()
+
+
+def _polars() -> Any:
+    try:
+        import polars  # noqa: PLC0415  an extra
+    except ImportError:
+        raise InputError(
+            "Parquet is written by polars, which is not installed: pip install 'hwmodel[frames]', or --out FILE.csv"
+        ) from None
+    return polars
+
+
+class Store:
+    """The file of a sweep and its manifest, ``FILE.manifest.json``."""
+
+    def __init__(self, path: Path, pricer: Pricer, *, resume: bool) -> None:
+        """Start a file, or find where one stopped.
+
+        Raises
+        ------
+        InputError
+            For an unknown suffix, a folder that is not there, and a file of another sweep to be resumed.
+        """
+        if path.suffix not in FORMATS:
+            raise InputError(Problem(f"the file's suffix says its format: {' or '.join(FORMATS)}", file=str(path)))
+        if not path.parent.is_dir():
+            raise InputError(Problem("its folder does not exist", file=str(path)))
+        if path.suffix == ".parquet":
+            _polars()
+        self.path, self.manifest = path, path.with_name(f"{path.name}.manifest.json")
+        self.parts = path.with_name(f"{path.name}.parts")
+        self.state: dict[str, Any] = {}
+        self.print = fingerprint(pricer)
+        if resume and self.manifest.exists():
+            self._continue()
+        else:
+            shutil.rmtree(self.parts, ignore_errors=True)
+            self.state = {"done": 0, "bytes": 0, "complete": False}
+            path.write_bytes(b"")
+            self._note({})
+        if path.suffix == ".parquet":
+            self.parts.mkdir(exist_ok=True)
+        self.write = csv_bytes if path.suffix == ".csv" else parquet_bytes
+
+    def _continue(self) -> None:
+        try:
+            state = json.loads(self.manifest.read_text())
+            same = state["fingerprint"] == self.print
+        except (ValueError, KeyError, TypeError):
+            raise InputError(Problem("is no manifest of a sweep", file=str(self.manifest))) from None
+        if not same:
+            message = "belongs to another sweep, scenario, chip or version of hwmodel; start anew without --resume"
+            raise InputError(Problem(message, file=str(self.manifest)))
+        self.state = state
+        if self.path.suffix == ".csv" and not state["complete"]:
+            if not self.path.exists() or self.path.stat().st_size < state["bytes"]:
+                raise InputError(Problem("is shorter than its manifest says; start anew without --resume", file=str(self.path)))
+            with self.path.open("r+b") as file:
+                file.truncate(state["bytes"])
+
+    @property
+    def done(self) -> int:
+        """Chunks that are on disk."""
+        return int(self.state["done"])
+
+    @property
+    def complete(self) -> bool:
+        """Whether the file is finished."""
+        return bool(self.state["complete"])
+
+    def add(self, index: int, text: bytes, summary: dict[str, Any], first: bytes) -> None:
+        """Write the next chunk, then say in the manifest that it is there; `first` is the header."""
+        if self.path.suffix == ".csv":
+            with self.path.open("ab") as file:
+                if index == 0:
+                    file.write(first)
+                file.write(text)
+                size = file.tell()
+        else:
+            part = self.parts / f"{index:08d}.parquet"
+            part.with_suffix(".new").write_bytes(text)
+            part.with_suffix(".new").replace(part)
+            size = 0
+        self.state |= {"done": index + 1, "bytes": size}
+        self._note(summary)
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Put the parts together, and say that the file is whole."""
+        if self.path.suffix == ".parquet" and not self.complete:
+            polars = _polars()
+            new = self.path.with_name(f"{self.path.name}.new")
+            polars.scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
+            new.replace(self.path)
+        self.state["complete"] = True
+        self._note(summary)
+        shutil.rmtree(self.parts, ignore_errors=True)
+
+    def _note(self, summary: dict[str, Any]) -> None:
+        self.state |= {
+            "fingerprint": self.print,
+            "version": __version__,
+            "chunk": CHUNK,
+            **({"summary": summary} if summary else {}),
+        }
+        new = self.manifest.with_name(f"{self.manifest.name}.new")
+        new.write_text(json.dumps(self.state))
+        new.replace(self.manifest)

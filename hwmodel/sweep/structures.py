@@ -1,0 +1,281 @@
+"""A structure: one model under one plan on kinds of chips, packed once, whose points differ in numbers only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from hwmodel.chain import Chain, chain, unchained
+from hwmodel.graph import Op, OpGraph
+from hwmodel.kernels import columns as c
+from hwmodel.kernels.resolve import FACTORS, TERMS, resolve
+from hwmodel.kernels.sweep import KINDS, MEMORY, N_CONSTS, N_DIMS, Ops, Sizes, Sums
+from hwmodel.partition.data import Data, data_degrees
+from hwmodel.placing import place
+from hwmodel.routing import Routing
+from hwmodel.scenario import Scenario
+from hwmodel.stages import executions, stage_counts
+from hwmodel.sweep.devices import Devices, Ends, devices
+from hwmodel.sweep.footprint import Footprint, footprint
+from hwmodel.timeline import MANY_ROUNDS, ROUNDS, Program, lane_of, program
+from hwmodel.timing import Array, Ints, OpTable, pack, pack_dims
+
+Spec = tuple[int, float, int, int, int, int, tuple[int, ...], bool]
+"""Arguments of `Routing.bins` of an op with experts."""
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Dimensions to be resolved at every point, as `kernels.resolve` takes them; the first axis is one op."""
+
+    unit: Array
+    coefficient: Array
+    which: Ints
+    power: Ints
+    each: Ints
+
+    @classmethod
+    def of(cls, dims: list[tuple[Array, ...]]) -> Laws:
+        """From packed dimensions."""
+        if not dims:
+            empty = np.zeros((1, 0, TERMS)), np.zeros((1, 0, TERMS, FACTORS), dtype=np.int64)
+            return cls(empty[0], empty[0], empty[1], empty[1], empty[1])
+        return cls(*(np.array(part)[None] for part in zip(*dims, strict=True)))
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What the points of one structure share."""
+
+    scenario: Scenario
+    graph: OpGraph
+    table: OpTable
+    order: Program
+    chain: Chain | None
+    ops: Ops
+    sums: Sums
+    sizes: Sizes
+    laws: Laws
+    """Of the sizes that vary; they come first in `constant`."""
+    constant: Array
+    specs: tuple[Spec, ...]
+    """Bins of the ops with experts; number 0 of a routing's bins is none."""
+    footprint: Footprint
+    memory_laws: Laws
+    devices: Devices
+    names: tuple[str, ...]
+    """What bounds are called, by code."""
+    rows: tuple[str, ...]
+    """Layer rows: segments with layers."""
+    reasons: tuple[str, ...]
+    """Why the plan cannot run at any number."""
+    groups: tuple[tuple[str, int, str], ...]
+    """(pool, chips of a group, what they are): a pool's count must be a multiple."""
+    stated: tuple[tuple[str, int], ...]
+    """(pool, data degree) that the plan states."""
+    unique: Ints
+    """Which of the ops that differ each op of the table is."""
+    general: bool
+    """Ops are priced by `timing.price`: some are corrected by measurements, or of a user's own kind."""
+    _bins: dict[int, tuple[Array, Array]] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def reached(self) -> Ints:
+        """An op of the table for each of those that differ."""
+        return np.unique(self.unique, return_index=True)[1]
+
+    def bins(self, routings: tuple[Routing, ...]) -> tuple[Array, Array]:
+        """Bins of every routing, (routings, bins, N_BINS, 2), and log1p(-p) of each."""
+        key = id(routings)
+        if key not in self._bins:
+            found = np.zeros((len(routings), 1 + len(self.specs), c.N_BINS, 2))
+            for index, routing in enumerate(routings):
+                for number, spec in enumerate(self.specs):
+                    found[index, number + 1] = routing.bins(*spec)
+            with np.errstate(divide="ignore"):
+                self._bins[key] = found, np.log1p(-np.minimum(found[..., 0], 1.0))
+        return self._bins[key]
+
+
+def structure(scenario: Scenario, ends: Ends | None = None) -> Structure:
+    """Place, pack and take apart a scenario; `ends` are the ranges of the numbers of chips that vary.
+
+    Raises
+    ------
+    InputError
+        When the question cannot be priced at all.
+    """
+    graph = place(scenario)
+    table = pack(graph, scenario.cluster, scenario.workload.routing)
+    order = program(graph, table, 1)
+    links = chain(order)
+    blocks = links or unchained(order)
+    general = bool(table.fits) or any(op.kind not in KINDS for op in table.ops)
+    packed = _Packing(graph, table, general, scenario.workload.routing.kind == "measured")
+    names = _names(scenario)
+    derived = data_degrees(graph.degrees, scenario.cluster)[1]
+    stated = tuple(
+        (s.pool or scenario.cluster.pools[0].name, s.degree) for s in scenario.plan if isinstance(s, Data) and s.degree
+    )
+    reasons = tuple(r for r in graph.reasons if r not in derived and ": data degree " not in r)
+    feet = footprint(graph, scenario)
+    column = {name: index for index, name in enumerate(table.symbols)}
+    rows = tuple(segment.name for segment in graph.segments if segment.first >= 0)
+    ops, sums = packed.ops(), packed.sums(order, blocks, scenario, names, rows)
+    sizes = Sizes(
+        len(order.lanes), int(blocks.alone), len(scenario.cluster.pools), order.stages, len(names), len(rows),
+        packed.expert_op, int(scenario.workload.phase == "prefill"), ROUNDS, MANY_ROUNDS,
+    )  # fmt: skip
+    return Structure(
+        scenario, graph, table, order, links, ops, sums, sizes, packed.laws(), packed.constant(), tuple(packed.specs), feet,
+        Laws.of(list(zip(*pack_dims(feet.sizes, column), strict=True)) if feet.sizes else []),
+        devices(table, scenario.cluster, ends or {}), names, rows, reasons,
+        _groups(scenario, graph), stated,
+        packed.unique, general,
+    )  # fmt: skip
+
+
+def with_routing(of: Structure, routing: Routing) -> OpTable:
+    """The table of a structure under another routing."""
+    bins = np.concatenate([np.zeros((1, c.N_BINS, 2)), *(routing.bins(*spec)[None] for spec in of.specs)])
+    groups = tuple(
+        replace(group, bins=bins[of.ops.bin[of.unique[group.rows]]]) if group.kind in ("experts", "load") else group
+        for group in of.table.groups
+    )
+    return replace(of.table, groups=groups)
+
+
+def _names(scenario: Scenario) -> tuple[str, ...]:
+    tiers = dict.fromkeys(tier.tier for pool in scenario.cluster.pools for tier in pool.chip.memory)
+    return ("compute", "link", "overhead", *(f"memory:{tier}" for tier in tiers))
+
+
+def _groups(scenario: Scenario, graph: OpGraph) -> tuple[tuple[str, int, str], ...]:
+    found = []
+    for pool in scenario.cluster.pools:
+        tp, cp, pp, ep, etp = (graph.degrees[f"{pool.name}.{kind}"] for kind in ("tp", "cp", "pp", "ep", "etp"))
+        found.append((pool.name, tp * cp * pp, "tensor x context x pipeline"))
+        if ep * etp > 1:
+            found.append((pool.name, pp * ep * etp, "expert x tensor-in-expert x pipeline"))
+    return tuple(group for group in found if group[1] > 1)
+
+
+class _Packing:
+    """Finds which ops of a table differ, and which sizes vary."""
+
+    def __init__(self, graph: OpGraph, table: OpTable, general: bool, by_layer: bool) -> None:
+        self.graph, self.table = graph, table
+        self.specs: dict[Spec, int] = {}
+        self.dims: dict[tuple[bytes, ...], tuple[tuple[Array, ...], bool]] = {}
+        self.rows: list[tuple[int, list[tuple[bytes, ...]], Array, Ints, int]] = []
+        self.unique = np.zeros(len(table.ops), dtype=np.int64)
+        varying = [index for index, name in enumerate(table.symbols) if name.endswith((".dp", ".edp")) or index in _NUMBERS]
+        known: dict[tuple[object, ...], int] = {}
+        place_ = {int(row): (group, j) for group in table.groups for j, row in enumerate(group.rows)}
+        for position, op in enumerate(table.ops):
+            group, j = place_[position]
+            keys = []
+            for d in range(group.unit.shape[1]):
+                parts = (group.unit[j, d], group.coefficient[j, d], group.which[j, d], group.power[j, d], group.each[j, d])
+                key = tuple(part.tobytes() for part in parts)
+                self.dims.setdefault(key, (parts, bool(np.isin(group.which[j, d], varying).any())))
+                keys.append(key)
+            bin_ = self._bin(op, by_layer)
+            same = (op.kind, tuple(keys), group.consts[j].tobytes(), group.where[j].tobytes(), bin_)
+            key_ = (*same, position) if general else same
+            if key_ not in known:
+                known[key_] = len(known)
+                kind = KINDS.index(op.kind) if op.kind in KINDS else 0
+                self.rows.append((kind, keys, group.consts[j], group.where[j], bin_))
+            self.unique[position] = known[key_]
+        told = [position for position, op in enumerate(table.ops) if op.kind == "experts"]
+        self.expert_op = int(self.unique[told[0]]) if told else -1
+
+    def _bin(self, op: Op, by_layer: bool) -> int:
+        if op.experts is None:
+            return 0
+        of, groups = op.experts, self.graph.degrees.get(f"{op.pool}.ep", 1)
+        layers = tuple(n for n, which in enumerate(self.graph.sequence) if self.graph.segments[which].name == op.segment)
+        spec = (of.total, of.topk, of.held, groups, of.first, of.redundant, layers if by_layer else (), of.ranked)
+        return 1 + self.specs.setdefault(spec, len(self.specs))
+
+    @property
+    def _ordered(self) -> list[tuple[bytes, ...]]:
+        """Varying sizes first."""
+        return sorted(self.dims, key=lambda key: not self.dims[key][1])
+
+    def laws(self) -> Laws:
+        """The sizes that vary."""
+        return Laws.of([self.dims[key][0] for key in self._ordered if self.dims[key][1]])
+
+    def constant(self) -> Array:
+        """Values of all sizes (those that vary: 0), and a zero for dimensions that a kind has not."""
+        degrees = [float(self.graph.degrees.get(name, 1)) for name in self.table.symbols]
+        found = []
+        for key in self._ordered:
+            parts, varies = self.dims[key]
+            found.append(0.0 if varies else _resolved(parts, degrees))
+        return np.array([*found, 0.0])
+
+    def ops(self) -> Ops:
+        """The ops that differ, for the kernel."""
+        slots = {key: index for index, key in enumerate(self._ordered)}
+        slot = np.full((len(self.rows), N_DIMS), len(slots), dtype=np.int64)
+        consts = np.zeros((len(self.rows), N_CONSTS))
+        for index, (_, keys, own, _, _) in enumerate(self.rows):
+            slot[index, : min(len(keys), N_DIMS)] = [slots[key] for key in keys[:N_DIMS]]
+            consts[index, : min(len(own), N_CONSTS)] = own[:N_CONSTS]
+        where = np.array([row[3] for row in self.rows])
+        return Ops(np.array([row[0] for row in self.rows]), slot, consts, where, np.array([row[4] for row in self.rows]))
+
+    def sums(self, order: Program, links: Chain, scenario: Scenario, names: tuple[str, ...], rows: tuple[str, ...]) -> Sums:
+        """How they add up to a step."""
+        graph, table = self.graph, self.table
+        held: dict[tuple[int, int, int, int], float] = {}
+        pools = [pool.name for pool in scenario.cluster.pools]
+        step, layer = np.zeros(len(self.rows)), dict[tuple[int, int], float]()
+        bound = np.full((len(self.rows), c.N_TIERS + 1), MEMORY, dtype=np.int64)
+        for position, op in enumerate(table.ops):
+            u = int(self.unique[position])
+            step[u] += graph.segment(op.segment).count * op.repeats.value({})
+            if op.segment in rows:
+                spot = (u, rows.index(op.segment))
+                layer[spot] = layer.get(spot, 0.0) + op.repeats.value({})
+            if op.kind in ("transfer", "load"):
+                continue
+            for stage, counts in enumerate(stage_counts(graph)):
+                beside = int(lane_of(op, graph.overlap) != op.pool)
+                key = (u, pools.index(op.pool), stage, beside)
+                held[key] = held.get(key, 0.0) + executions(graph, op, counts)
+            for slot in range(-1, c.N_TIERS):
+                of = [tier.tier for tier in scenario.cluster.pool(op.pool).chip.memory if tier.cache == (slot < 0)]
+                if max(slot, 0) < len(of):
+                    bound[u, slot + 1] = names.index(f"memory:{of[max(slot, 0)]}")
+        keys = np.array(list(held), dtype=np.int64).reshape(-1, 4)
+        at = np.array(list(layer), dtype=np.int64).reshape(-1, 2)
+        tasks = order.order
+        return Sums(
+            self.unique[tasks], order.repeats, links.blocks, links.first, links.lane, links.segment, links.stage, links.count,
+            links.inner, links.edge, links.own, keys[:, 0].copy(), keys[:, 1].copy(), keys[:, 2].copy(), keys[:, 3].copy(),
+            np.array(list(held.values())), step, bound, at[:, 0].copy(), at[:, 1].copy(), np.array(list(layer.values())),
+        )  # fmt: skip
+
+
+_NUMBERS = frozenset({0, 2, 3, 4, 5})
+"""Positions of the workload symbols that vary: all but the new tokens of a decoding sequence."""
+
+
+def _resolved(parts: tuple[Array, ...], symbols: list[float]) -> float:
+    out = np.zeros((1, 1, 1))
+    resolve(
+        np.array([symbols]),
+        parts[0][None, None],
+        parts[1][None, None],
+        parts[2][None, None],
+        parts[3][None, None],
+        parts[4][None, None],
+        out,
+    )
+    return float(out[0, 0, 0])
