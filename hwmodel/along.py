@@ -189,7 +189,7 @@ def _most(placed: Placed, tpot_s: float, *, fixed: bool) -> tuple[int, str]:
     if fit < least:
         return 0, f"memory: {fit:,} sequences fit" if fit else "memory: not one sequence fits"
     choice = Choice("as planned", scenario.cluster, (), (1,))
-    plan = Packed(choice, scenario, graph, table, device_array(table, scenario.cluster), fit, "", None)
+    plan = Packed(choice, scenario, graph, table, device_array(table, scenario.cluster), fit, None)
     parts = max(graph.micro_batches, graph.pipeline_batches)
 
     def slow(batch: int) -> float:

@@ -341,11 +341,12 @@ def plot_command(
     scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, beside: tuple[str, ...], **options: Any
 ) -> int:
     """Draw a picture of a run."""
-    from hwmodel import plot, plot_optimize
+    from hwmodel import plot_optimize
+    from hwmodel.plot import KINDS
     from hwmodel.run import run
     from hwmodel.spec.errors import did_you_mean
 
-    kinds = plot.KINDS | plot_optimize.KINDS
+    kinds = KINDS | plot_optimize.KINDS
     if kind not in kinds:
         raise click.UsageError(f"unknown kind of plot '{kind}'{did_you_mean(kind, kinds)}")
     if ideal and kind in plot_optimize.KINDS:

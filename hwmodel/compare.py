@@ -9,6 +9,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from hwmodel.along import Along
+from hwmodel.answered import Answered
 from hwmodel.fit import fit
 from hwmodel.run import Result, run
 from hwmodel.scenario import Scenario
@@ -34,7 +35,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Answered):
     """The answer of ``hwmodel compare``."""
 
     rows: tuple[dict[str, Any], ...]

@@ -1,4 +1,4 @@
-"""The ten questions: each command prints what its page says, in time, with its golden answer, and the answer means what it says."""
+"""The ten questions: each command prints what its page says, in time; golden answers; and what the answers mean."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_the_readme_asks_the_same_ten_questions() -> None:
 
 
 @pytest.fixture(scope="module")
-def answers() -> Iterator[dict[int, Any]]:
+def answers() -> dict[int, Any]:
     """The JSON of every question asked so far."""
-    yield {}
+    return {}
 
 
 def answer(answers: dict[int, Any], number: int, tmp_path: Path) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
+from hwmodel.answered import Answered
 from hwmodel.kernels import columns as c
 from hwmodel.memory import cache_bytes, memory, misfits
 from hwmodel.partition import Strategy
@@ -38,7 +39,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class TierPlan:
+class TierPlan(Answered):
     """The quickest way that fits, and how many ways there were."""
 
     plan: tuple[dict[str, Any], ...]

@@ -175,7 +175,5 @@ def trust(found: Calibration) -> RenderableType:
         lines.append(Text(f"  single times of {', '.join(far)}: off by more than {WIDE:.0%} in the median on rows not seen"))
     missing = [kind for kind in FILES if kind not in {fit.op for fit in found.fits}]
     if missing:
-        lines.append(
-            Text(f"  {', '.join(missing)}: no rows, so nothing was fitted")
-        )
+        lines.append(Text(f"  {', '.join(missing)}: no rows, so nothing was fitted"))
     return Lines(*lines)
