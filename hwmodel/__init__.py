@@ -3,8 +3,8 @@
 The names below load on first use, so that ``import hwmodel`` is instant::
 
     import hwmodel as hw
-    result = hw.run(hw.load_scenario("h100_llama_70b_decode", ["workload.batch=64"]))
-    result.step.tpot_s
+    result = hw.run(hw.load("h100_llama_70b_decode", "workload.batch=64"))
+    result.step.tpot_s, result.columns("ops")["time_s"]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "load": "hwmodel.scenario",
     "load_chip": "hwmodel.hardware",
     "load_model": "hwmodel.model.load",
     "load_scenario": "hwmodel.scenario",
@@ -29,6 +30,11 @@ _HOMES = {
     "compare": "hwmodel.compare",
     "offer": "hwmodel.offer",
     "sweep": "hwmodel.sweep.drive",
+    "optimize": "hwmodel.optimize.optimum",
+    "whatif": "hwmodel.optimize.whatif",
+    "tiers": "hwmodel.optimize.tiers",
+    "simulate": "hwmodel.simulation",
+    "plot": "hwmodel.picture",
     "claims": "hwmodel.claims",
     "InputError": "hwmodel.spec.errors",
 }
@@ -43,10 +49,16 @@ if TYPE_CHECKING:
     from hwmodel.model.load import load_model as load_model
     from hwmodel.offer import offer as offer
     from hwmodel.operation import operation as operation
+    from hwmodel.optimize.optimum import optimize as optimize
+    from hwmodel.optimize.tiers import tiers as tiers
+    from hwmodel.optimize.whatif import whatif as whatif
+    from hwmodel.picture import plot as plot
     from hwmodel.result import Result as Result
     from hwmodel.run import run as run
     from hwmodel.scenario import from_options as from_options
+    from hwmodel.scenario import load as load
     from hwmodel.scenario import load_scenario as load_scenario
+    from hwmodel.simulation import simulate as simulate
     from hwmodel.spec.errors import InputError as InputError
     from hwmodel.sweep.drive import sweep as sweep
 

@@ -25,6 +25,7 @@ from hwmodel.terminal import json_out, listen, say, show, text_out
 
 if TYPE_CHECKING:
     from hwmodel.result import Result
+    from hwmodel.scenario import Scenario
 
 
 class _Group(click.Group):
@@ -152,12 +153,15 @@ def _write(result: Result, out: Path) -> None:
 
 @cli.command("fit")
 @question_options
+@click.option("--tiers", "by_tier", is_flag=True, help="Which tensors, experts and KV go to which memory tier of the chip.")
 @json_option
-def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, **options: Any) -> int:
+def fit_command(scenario: str | None, settings: tuple[str, ...], by_tier: bool, as_json: bool, **options: Any) -> int:
     """Say the largest batch and the longest context that fit, and what fills the memory."""
+    question = asked(scenario, settings, options)
+    if by_tier:
+        return _tiers(question, as_json)
     from hwmodel.fit import fit
 
-    question = asked(scenario, settings, options)
     found = fit(question)
     if as_json:
         json_out(found.to_dict())
@@ -166,6 +170,19 @@ def fit_command(scenario: str | None, settings: tuple[str, ...], as_json: bool, 
 
         show(fit_answer(found, question.name))
     return 0 if found.max_batch and found.max_context else INFEASIBLE
+
+
+def _tiers(question: Scenario, as_json: bool) -> int:
+    from hwmodel.optimize.tiers import tiers
+
+    found = tiers(question)
+    if as_json:
+        json_out(found.to_dict())
+    else:
+        from hwmodel.report.tiers import tiers_answer
+
+        show(tiers_answer(found, question.name))
+    return 0 if found.result else INFEASIBLE
 
 
 @cli.command("model")
@@ -337,11 +354,12 @@ def plot_command(
         from hwmodel.cli_sweep import plot_points
 
         return plot_points(Path(scenario), kind, out, x, y, by)
-    from hwmodel import plot, plot_optimize
+    from hwmodel import plot_optimize
+    from hwmodel.plot import KINDS
     from hwmodel.run import run
     from hwmodel.spec.errors import did_you_mean
 
-    kinds = plot.KINDS | plot_optimize.KINDS
+    kinds = KINDS | plot_optimize.KINDS
     if kind not in kinds:
         raise click.UsageError(f"unknown kind of plot '{kind}'{did_you_mean(kind, kinds)}")
     if ideal and kind in plot_optimize.KINDS:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hwmodel.cli_question import INFEASIBLE, asked, json_option, set_option, start
 from hwmodel.terminal import json_out, listen, say, show
+
+if TYPE_CHECKING:
+    from hwmodel.scenario import Scenario
 
 
 @click.command("explain")
@@ -65,23 +70,48 @@ def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: b
 @click.command("compare")
 @click.argument("names", metavar="SCENARIO_OR_RESULT...", nargs=-1, required=True)
 @set_option
+@click.option("--each", metavar="PATH=A,B,C", help="One for every value in place of a SCENARIO: model=llama-3.1-70b,qwen3-32b.")
+@click.option("--slo", metavar="tpot=20ms", default="", help="Each serves the most sequences that keep to this target.")
+@click.option("--best", is_flag=True, help="Each under the plan of its chips that is cheapest within the target, not its own.")
+@click.option("--over", "axes", metavar="PATH=LOW..HIGH", multiple=True,
+              help="The cheapest along a number, and where that changes: workload.context=4096..131072.")  # fmt: skip
 @json_option
-def compare_command(names: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
-    """Set answers side by side, and find the interactivity at which the cheaper one changes.
+def compare_command(
+    names: tuple[str, ...], settings: tuple[str, ...], each: str | None, slo: str, best: bool, axes: tuple[str, ...],
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Set answers side by side, and find the interactivity, or the value of a number, at which the cheaper one changes.
 
     Of scenarios, of answers that `run --json` saved, and of points that `sweep --out FILE.csv` wrote. --set holds for every
-    scenario named.
+    scenario named. A pool that only some of them have is changed in those.
     """
+    start()
     if any(name.endswith(".csv") for name in names):
-        if settings:
-            raise click.UsageError("points of a sweep cannot be changed; leave out --set")
+        if settings or each or slo or best or axes:
+            raise click.UsageError("points of a sweep cannot be asked again; leave out all options but --json")
         _compare_points(names, as_json)
         return 0
-    questions = {name: asked(name, settings, {}) for name in names if not name.endswith(".json")}
+    saved = [name for name in names if name.endswith(".json")]
+    if saved and (each or slo or axes):
+        raise click.UsageError(f"{saved[0]} is a saved answer, which cannot be asked again; name its scenario instead")
+    from hwmodel.along import along, at_target
+    from hwmodel.axis import axis, question, tpot_target
     from hwmodel.compare import compare
     from hwmodel.report.page import page_from
 
-    found = compare([questions[name] if name in questions else page_from(name).answer for name in names])
+    target = tpot_target(slo) if slo else None
+    if best and target is None:
+        raise click.UsageError("--best looks for the cheapest plan within a target: give one with --slo tpot=TIME")
+    questions = {name: [question(name, settings)] for name in names if name not in saved}
+    if each:
+        questions = {name: one[0].each(axis(each)) for name, one in questions.items()}
+    every = [one for some in questions.values() for one in some]
+    over = [along(every, axis(text), target, best=best) for text in axes]
+    ready = {name: [at_target(one.scenario(), target, best=best) for one in some] for name, some in questions.items()}
+    asked_: list[Scenario | Mapping[str, Any]] = []
+    for name in names:
+        asked_ += ready[name] if name in ready else [page_from(name).answer]
+    found = compare(asked_, over)
     if as_json:
         json_out(found.to_dict())
     else:
@@ -116,7 +146,6 @@ def cost_command(scenario: str, settings: tuple[str, ...], prefill: str | None, 
 
 def _compare_points(names: tuple[str, ...], as_json: bool) -> None:
     """Files of points, and scenarios beside them."""
-    start()
     from hwmodel.compare_points import compare_points
 
     found = compare_points(names)

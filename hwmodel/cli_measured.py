@@ -12,14 +12,19 @@ from hwmodel.terminal import json_out, listen, say, show, text_out
 @click.command("calibrate")
 @click.argument("chip")
 @click.option("--stack", default="", help="Software stack, as the tables name it; needed unless CHIP is 'all' or 'stacks'.")
-@click.option("--measured", required=True, type=click.Path(path_type=Path), help="Folder of measured tables.")
+@click.option("--measured", type=click.Path(path_type=Path), help="Folder of measured tables; the shipped one when absent.")
+@click.option("--op", "ops", multiple=True, help="Only this kind of operation; may be repeated.")
 @click.option("--data", default="", help="Where the tables come from, for the file.")
 @click.option("--date", default="", help="Date to write; today when absent.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="File to write (a folder for 'all' and 'stacks'); printed when absent."
 )
-def calibrate_command(chip: str, stack: str, measured: Path, data: str, date: str, out: Path | None) -> None:
+def calibrate_command(
+    chip: str, stack: str, measured: Path | None, ops: tuple[str, ...], data: str, date: str, out: Path | None
+) -> None:
     """Fit CHIP under one software stack to measured rows.
+
+    With --out, a table says what not to trust.
 
     'all' writes every chip, stack and prior of the tables; 'stacks' fits what surrounds the ops of a served step to
     end-to-end rows.
@@ -28,6 +33,10 @@ def calibrate_command(chip: str, stack: str, measured: Path, data: str, date: st
     from hwmodel.measured import read
 
     listen()
+    if measured is None:
+        from hwmodel.spec import catalog
+
+        measured = catalog.shipped("measured")
     if chip == "all":
         if out is None:
             raise click.UsageError("'all' writes a file per chip and stack: give a folder with --out")
@@ -39,17 +48,21 @@ def calibrate_command(chip: str, stack: str, measured: Path, data: str, date: st
         return
     if not stack:
         raise click.UsageError("name the software stack of the rows with --stack")
-    groups = read(measured)
+    groups = read(measured, ops)
     found = calibrate(chip, stack, groups, known_chips(groups), date, data)
-    for fit in found.fits:
-        if fit.held_out is not None:
-            say(f"{fit.key}: {fit.rows} rows, held out: median {fit.held_out.median:.1%}, 90 % below {fit.held_out.p90:.1%}"
-                    + (f"; {fit.doubt}" if fit.doubt else ""))  # fmt: skip
     if out is None:
+        for fit in found.fits:
+            if fit.held_out is not None:
+                errors = f"held out: median {fit.held_out.median:.1%}, 90 % below {fit.held_out.p90:.1%}"
+                say(f"{fit.key}: {fit.rows} rows, {errors}" + (f"; {fit.doubt}" if fit.doubt else ""))
         text_out(text_of(found))
-    else:
-        out.write_text(text_of(found), encoding="utf-8")
-        say(f"wrote {out}")
+        return
+    from hwmodel.report.accuracy import trust
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text_of(found), encoding="utf-8")
+    show(trust(found))
+    say(f"wrote {out}")
 
 
 def _fit_stacks(measured: Path, out: Path | None, date: str, data: str) -> None:

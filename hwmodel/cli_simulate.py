@@ -27,12 +27,9 @@ if TYPE_CHECKING:
 @click.option("--rate", type=click.FloatRange(1e-6, 1e6), default=1.0, help="Scale the arrival rate.")
 @click.option("--slo", default="", metavar="TTFT=1s,TPOT=20ms", help="Targets of a request: ttft, tpot, e2e.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the scenario's own requests.")
-@click.option(
-    "--find",
-    "what",
-    type=click.Choice(["chips", "rate", "ratio"]),
-    help="Fewest chips, highest rate, or best ratio of prefill to decode instances, with 90 % good.",
-)
+@click.option("--find", "what", type=click.Choice(["chips", "rate", "ratio"]),
+              help="Fewest chips, highest rate, or cheapest mix of prefill and decode instances.")  # fmt: skip
+@click.option("--good", default="90 %", show_default=True, help="Share of the requests that must meet every target, of --find.")
 @click.option(
     "--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Of a search: seeds whose requests it serves."
 )
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the answer and a row per request.")
 def simulate_command(
     scenario: str, settings: tuple[str, ...], trace: Path | None, format_: str, columns: str, count: int | None, rate: float,
-    slo: str, seed: int | None, what: str | None, seeds: int, as_json: bool, out: Path | None,
+    slo: str, seed: int | None, what: str | None, good: str, seeds: int, as_json: bool, out: Path | None,
 ) -> int:  # fmt: skip
     """Serve a trace of requests with SCENARIO: latencies, goodput, utilisation, cost."""
     start()
@@ -55,7 +52,8 @@ def simulate_command(
     targets = _targets(slo) if slo else None
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    found = find(service, works, what, targets) if what else answer(service, works[0], targets)
+    share = _share(good)
+    found = find(service, works, what, targets, share) if what else answer(service, works[0], targets)
     told = to_dict(found)
     say(f"{len(works[0]):,} requests, {told['iterations']:,} iterations in {told['wall_s']:.3f} s")
     for warning in told["warnings"]:
@@ -86,6 +84,18 @@ def _requests(service: Service, trace: Path | None, format_: str, columns: str, 
     if seed is not None:
         raise click.UsageError("--seed is of the scenario's own requests; a trace has none")
     return [read(trace, format_, tuple(part.strip() for part in columns.split(",")) if columns else ())]
+
+
+def _share(text: str) -> float:
+    from hwmodel.spec import units
+
+    try:
+        found = float(units.parse(text, "number"))
+    except ValueError as error:
+        raise click.UsageError(f"--good: {error}") from None
+    if not 0 < found <= 1:
+        raise click.UsageError(f"--good: expected a share of the requests, such as '99 %'; got '{text}'")
+    return found
 
 
 def _targets(text: str) -> dict[str, float]:

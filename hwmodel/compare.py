@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any
 
+from hwmodel.along import Along
+from hwmodel.answered import Answered
 from hwmodel.fit import fit
 from hwmodel.run import Result, run
 from hwmodel.scenario import Scenario
@@ -15,7 +17,7 @@ from hwmodel.scenario import Scenario
 POINTS = 16
 """Batches of a curve, from one sequence to the most that fit."""
 COLUMNS = (
-    "scenario", "feasible", "step_s", "step_low_s", "step_high_s", "tokens_per_s", "tokens_per_s_per_user",
+    "scenario", "feasible", "batch", "step_s", "step_low_s", "step_high_s", "tokens_per_s", "tokens_per_s_per_user",
     "tokens_per_s_per_chip", "usd_per_million_tokens", "usd_low", "usd_high", "joules_per_token", "bound", "reasons",
 )  # fmt: skip
 X = "tokens_per_s_per_user"
@@ -33,28 +35,35 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Answered):
     """The answer of ``hwmodel compare``."""
 
     rows: tuple[dict[str, Any], ...]
     crossovers: tuple[dict[str, Any], ...]
     """x, between [cheaper below, cheaper above], at, and its range (None where an end has no crossing)."""
     notes: tuple[str, ...]
+    along: tuple[Along, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel compare --json`` prints it."""
         rows, crossovers = [dict(row) for row in self.rows], [dict(row) for row in self.crossovers]
-        return {"columns": list(COLUMNS), "rows": rows, "crossovers": crossovers, "notes": list(self.notes)}
+        return {"columns": list(COLUMNS), "rows": rows, "crossovers": crossovers, "notes": list(self.notes),
+                "along": [each.to_dict() for each in self.along]}  # fmt: skip
 
 
-def compare(asked: Sequence[Scenario | Mapping[str, Any]]) -> Comparison:
+def compare(asked: Sequence[Scenario | Mapping[str, Any]], over: Sequence[Along] = ()) -> Comparison:
     """Set answers side by side.
 
     Parameters
     ----------
     asked
         Scenarios, or answers as ``hwmodel run --json`` saved them; those have no curve, so no crossing.
+    over
+        What `hwmodel.along.along` found; in place of the curves over batches.
     """
+    if over:
+        plain = tuple(_row(run(each).to_dict() if isinstance(each, Scenario) else each) for each in asked)
+        return Comparison(plain, tuple(row for each in over for row in each.crossovers), (), tuple(over))
     rows, curves, notes = [], {}, []
     for each in asked:
         answer = run(each).to_dict() if isinstance(each, Scenario) else each
@@ -76,7 +85,8 @@ def _row(answer: Mapping[str, Any]) -> dict[str, Any]:
     step, cost = answer["step"], answer.get("cost") or {}
     usd = cost.get("usd_per_million_output_tokens")
     values = (
-        answer["scenario"], answer["feasible"], step["time_s"], step["time_low_s"], step["time_high_s"], step["tokens_per_s"],
+        answer["scenario"], answer["feasible"], answer["asked"]["workload"].get("batch", 1), step["time_s"],
+        step["time_low_s"], step["time_high_s"], step["tokens_per_s"],
         step["tokens_per_s_per_user"], step["tokens_per_s_per_chip"],
         cost.get("usd_per_million_input_tokens") if usd is None else usd,
         cost.get("usd_per_million_low"), cost.get("usd_per_million_high"), cost.get("joules_per_token"), step["bound"],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hwmodel.answered import Answered
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.placing import place
 from hwmodel.scenario import Scenario
@@ -17,7 +18,7 @@ FAR = 1 << 20
 
 
 @dataclass(frozen=True)
-class Fit:
+class Fit(Answered):
     """What fits. 0 when not even one sequence (or one token of context) does."""
 
     max_batch: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from hwmodel.answered import Answered
 from hwmodel.economics import hourly, interactivity_line, margin, speed_price, usd_per_million
 from hwmodel.economics.step import Cost
 from hwmodel.run import Result, run
@@ -48,7 +49,7 @@ class Fast:
 
 
 @dataclass(frozen=True)
-class Offer:
+class Offer(Answered):
     """The answer of ``hwmodel cost``."""
 
     scenario: str

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hwmodel.answered import Answered
 from hwmodel.calibration import UNCALIBRATED, Calibration
 from hwmodel.graph import OpGraph, Segment
 from hwmodel.hardware import Chip, Cluster, Pool
@@ -22,7 +23,7 @@ MEASURED = "; as measured: (launch + (compute^p + memory^p)^(1/p)) x correction,
 
 
 @dataclass(frozen=True)
-class Operation:
+class Operation(Answered):
     """The answer of ``hwmodel op``."""
 
     kind: str

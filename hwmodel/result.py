@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hwmodel import __version__
+from hwmodel.answered import Answered
 from hwmodel.asked import asked
 from hwmodel.economics import Cost, Work, cost
 from hwmodel.economics.energy import energy
@@ -103,7 +104,7 @@ class OpRow:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Answered):
     """The answer to a scenario. Frozen; `to_dict` gives the JSON of the command line."""
 
     scenario: str

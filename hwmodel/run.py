@@ -18,11 +18,12 @@ from hwmodel.stages import executions, stage_counts
 from hwmodel.timeline import makespan, period, program, schedule, seconds
 from hwmodel.timing import Array, OpTable, device_array, pack, points, price
 from hwmodel.uncertainty import certain, spread
+from hwmodel.workload import Workload
 
 __all__ = ["Result", "again", "run"]
 
 
-def run(scenario: Scenario, *, ideal: bool = False) -> Result:
+def run(scenario: Scenario, *, ideal: bool = False, ranges: bool = True) -> Result:
     """Price and schedule one step.
 
     Parameters
@@ -30,6 +31,8 @@ def run(scenario: Scenario, *, ideal: bool = False) -> Result:
     ideal
         The physical floor: efficiencies 1, overheads, latencies and reserves 0, activations on the chip, and
         step = max(FLOP / peak, bytes / bandwidth, link bytes / bandwidth) of the busiest chip.
+    ranges
+        Also price both ends of every stated range, for the answer's own; without, an answer takes a fifth of the time.
 
     Raises
     ------
@@ -37,17 +40,22 @@ def run(scenario: Scenario, *, ideal: bool = False) -> Result:
         When the question cannot be priced at all. A plan that does not fit is priced all the same, `feasible` False.
     """
     graph = place(scenario)  # lower, partition
-    return _priced(scenario, graph, pack(graph, scenario.cluster, scenario.workload.routing), ideal=ideal, ranges=True)
+    return _priced(scenario, graph, pack(graph, scenario.cluster, scenario.workload.routing), ideal=ideal, ranges=ranges)
 
 
-def again(result: Result, cluster: Cluster, economics: Economics) -> Result:
-    """The same placed step with other numbers of chips, links and prices, without the ranges of inputs.
+def again(
+    result: Result, cluster: Cluster, economics: Economics, workload: Workload | None = None, *, ranges: bool = False
+) -> Result:
+    """The same placed step with other numbers of chips, links, prices and work.
 
     cluster : the pools, chips and links of the result's own, numbers apart
+    workload : the result's own when None; of the same phase, routing and drafts
+    ranges : whether the answer has those of its inputs
     """
     placed = result.placed
-    scenario = replace(placed.scenario, cluster=cluster, economics=economics)
-    return _priced(scenario, placed.graph, placed.table, ideal=placed.ideal, ranges=False)
+    work = workload or placed.scenario.workload
+    scenario = replace(placed.scenario, cluster=cluster, economics=economics, workload=work)
+    return _priced(scenario, placed.graph, placed.table, ideal=placed.ideal, ranges=ranges)
 
 
 def _priced(scenario: Scenario, graph: OpGraph, table: OpTable, *, ideal: bool, ranges: bool) -> Result:

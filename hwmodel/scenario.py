@@ -120,6 +120,11 @@ def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
     return scenario_from(override(document, settings), _stem(name))
 
 
+def load(name: str, *settings: str) -> Scenario:
+    """A scenario by name or path: ``hw.load("h100_llama_70b_decode", "workload.batch=64")``; see `load_scenario`."""
+    return load_scenario(name, settings)
+
+
 def from_options(options: Mapping[str, Any], settings: Sequence[str] = ()) -> Scenario:
     """A scenario from command-line options alone: one pool of equal chips.
 

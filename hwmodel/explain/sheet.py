@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hwmodel.answered import Answered
 from hwmodel.hardware import Chip
 from hwmodel.spec.number import Number
 
@@ -29,7 +30,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Answered):
     """One number of an answer: how it comes about, and what moves it most."""
 
     of: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from hwmodel.answered import Answered
 from hwmodel.goal import Goal
 from hwmodel.graph import OpGraph
 from hwmodel.lower.decoder import lower
@@ -58,7 +59,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Optimum:
+class Optimum(Answered):
     """The best plan of a space. `to_dict` gives the JSON of the command line."""
 
     scenario: Scenario

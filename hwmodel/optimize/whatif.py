@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hwmodel.answered import Answered
 from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
 from hwmodel.optimize.fixed import Fixed
@@ -61,7 +62,7 @@ class Relief:
 
 
 @dataclass(frozen=True)
-class WhatIf:
+class WhatIf(Answered):
     """Everything that `hwmodel whatif` prints."""
 
     scenario: Scenario

@@ -8,6 +8,8 @@ from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.text import Text
 
+from hwmodel.calibration import Calibration
+from hwmodel.measured import FILES
 from hwmodel.published import FAR, LAYER, Figure, Published
 from hwmodel.report.tables import table
 from hwmodel.served.compare import MANY, EndToEnd
@@ -20,6 +22,8 @@ UNITS = {
     "ms_per_token": "ms/token", LAYER: "us/layer",
 }  # fmt: skip
 """Metric of a published figure, as printed."""
+WIDE = 0.25
+"""Median error on unseen rows from which single times are not to be trusted."""
 
 
 def accuracy(found: Validation) -> RenderableType:
@@ -149,3 +153,27 @@ def _pct(value: float) -> str:
 
 def _signed(value: float) -> str:
     return f"{100 * value:+.1f}"
+
+
+def trust(found: Calibration) -> RenderableType:
+    """What a calibration rests on, how far it was off on rows it had not seen, and what not to trust."""
+    rows = [
+        (fit.key, str(fit.rows), "-" if fit.held_out is None else f"{fit.held_out.median:.1%}",
+         "-" if fit.held_out is None else f"{fit.held_out.p90:.1%}", f"{fit.low:.2f} to {fit.high:.2f}",
+         ", ".join(f"{name} {low:,.4g}-{high:,.4g}" for name, (low, high) in fit.domain.items()))
+        for fit in found.fits
+    ]  # fmt: skip
+    columns = ("fit", "rows", "held out", "90 % below", "times lie at", "measured sizes")
+    lines: list[RenderableType] = [
+        table(f"{found.chip} under {found.stack}: errors on shapes that the fit had not seen", columns, rows, 1), "",
+        Text("do not trust", style="bold"),
+    ]  # fmt: skip
+    doubts = {fit.key: fit.doubt for fit in found.fits if fit.doubt}
+    lines += [Text(f"  {key}: {doubt}") for key, doubt in doubts.items()]
+    far = [fit.key for fit in found.fits if fit.held_out is not None and fit.held_out.median > WIDE]
+    if far:
+        lines.append(Text(f"  single times of {', '.join(far)}: off by more than {WIDE:.0%} in the median on rows not seen"))
+    missing = [kind for kind in FILES if kind not in {fit.op for fit in found.fits}]
+    if missing:
+        lines.append(Text(f"  {', '.join(missing)}: no rows, so nothing was fitted"))
+    return Lines(*lines)

@@ -2,30 +2,120 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
+from hwmodel.along import Along, Cell
 from hwmodel.compare import Comparison
 from hwmodel.report.money import usd
 from hwmodel.report.tables import seconds, table
+
+REASONS = 6
+"""Of the values where a scenario cannot serve: so many are said."""
 
 
 def comparison(found: Comparison) -> RenderableType:
     """The answer of ``hwmodel compare``."""
     rows = [
-        (str(row["scenario"]), "fits" if row["feasible"] else "does not run", seconds(row["step_s"]),
+        (str(row["scenario"]), "fits" if row["feasible"] else "does not run", f"{row['batch']:,}", seconds(row["step_s"]),
          f"{row['tokens_per_s']:,.0f}", f"{row['tokens_per_s_per_user']:,.1f}", f"{row['tokens_per_s_per_chip']:,.1f}",
          usd(row["usd_per_million_tokens"]), usd(row["joules_per_token"]), str(row["bound"]))
         for row in found.rows
     ]  # fmt: skip
-    columns = ("scenario", "", "step", "tokens/s", "/user", "/chip", "USD/Mtok", "J/token", "bound")
+    columns = ("scenario", "", "batch", "step", "tokens/s", "/user", "/chip", "USD/Mtok", "J/token", "bound")
     parts: list[RenderableType] = [table("side by side", columns, rows, 2)]
-    if found.crossovers:
-        lines = [
-            (row["between"][0], row["between"][1], f"{row['at']:.4g}",
-             "-" if row["low"] is None else f"{row['low']:.4g} to {row['high']:.4g}")
-            for row in found.crossovers
-        ]  # fmt: skip
-        heads = ("cheaper below", "cheaper above", "tokens/s/user", "range")
-        parts += ["", table("crossovers of cost over the batches that fit", heads, lines, 2)]
+    for each in found.along:
+        parts += ["", _along(each)]
+    if found.crossovers and not found.along:
+        parts += ["", _crossovers("crossovers of cost over the batches that fit", found.crossovers, "tokens/s/user")]
     return Group(*parts, *(Text(f"note: {text}", style="dim") for text in found.notes))
+
+
+def _crossovers(title: str, rows: Sequence[Mapping[str, Any]], unit: str) -> RenderableType:
+    lines = [
+        (row["between"][0], row["between"][1], number(row["at"]),
+         _around(row["low"], row["high"]))
+        for row in rows
+    ]  # fmt: skip
+    return table(title, ("cheaper below", "cheaper above", unit, "range"), lines, 2)
+
+
+def _around(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return "-" if low == high else f"up to {number(high)}" if high is not None else f"from {number(low or 0.0)}"
+    return f"{number(low)} to {number(high)}"
+
+
+def number(value: float) -> str:
+    """Whole numbers in full, others with four digits."""
+    return f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:,.4g}"
+
+
+FEW = 2
+"""Scenarios whose costs, ranges and batches stand in one table."""
+
+
+def _along(found: Along) -> RenderableType:
+    """Cost by value and scenario, with its range, and the batch that each serves."""
+    short = ".".join(found.x.split(".")[-2:])
+    parts: list[RenderableType] = [Text(f"USD/Mtok (range of the step) over {found.x}", style="bold")]
+    if len(found.names) <= FEW:
+        heads = [text for name in found.names for text in (name, "batch")]
+        lines = [
+            (value, *(text for cell in row for text in (_cost(cell), _batch(cell))), found.cheapest(n) or "none")
+            for n, (value, row) in enumerate(_rows(found))
+        ]
+        parts.append(table("", (short, *heads, "cheapest"), lines, 1))
+    else:
+        lines = [(value, *map(_plain, row), found.cheapest(n) or "none") for n, (value, row) in enumerate(_rows(found))]
+        lines += [("last / first", *_growth(found), "")] if found.numbers else []
+        parts += [_folding(table("", (short, *found.names, "cheapest"), lines, 1))]
+        for title, said in (("range of the step", _range), ("sequences", _batch)):
+            parts += ["", _folding(table(title, (short, *found.names), [(v, *map(said, row)) for v, row in _rows(found)], 1))]
+    if found.crossovers:
+        head = f"{short}, {found.unit}" if found.unit else short
+        parts += ["", _crossovers("where the cheapest changes", found.crossovers, head)]
+    reasons = dict.fromkeys(
+        f"{name} at {value}: {cell.reason}"
+        for value, row in zip(found.values, found.cells, strict=True)
+        for name, cell in zip(found.names, row, strict=True) if cell.reason
+    )  # fmt: skip
+    return Group(*parts, *(Text(f"note: {text}", style="dim") for text in list(reasons)[:REASONS]))
+
+
+def _rows(found: Along) -> list[tuple[str, Sequence[Cell]]]:
+    values = [f"{int(value):,}" if value.isdigit() else value for value in found.values]
+    return list(zip(values, found.cells, strict=True))
+
+
+def _growth(found: Along) -> list[str]:
+    ends = zip(found.cells[0], found.cells[-1], strict=True)
+    return [f"{last.cost / first.cost:,.3g} x" if max(last.cost, first.cost) < math.inf else "-" for first, last in ends]
+
+
+def _folding(grid: Table) -> Table:
+    """Long names of scenarios go on in the next line."""
+    for column in grid.columns[1:]:
+        column.overflow = "fold"
+    return grid
+
+
+def _plain(cell: Cell) -> str:
+    return usd(cell.usd_per_million_tokens)
+
+
+def _range(cell: Cell) -> str:
+    return "-" if cell.low is None or cell.high is None else f"{usd(cell.low)}-{usd(cell.high)}"
+
+
+def _batch(cell: Cell) -> str:
+    return "-" if cell.batch is None or cell.reason else f"{cell.batch:,}"
+
+
+def _cost(cell: Cell) -> str:
+    return "-" if cell.low is None else f"{_plain(cell)} ({_range(cell)})"

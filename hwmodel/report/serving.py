@@ -28,7 +28,7 @@ def served(found: dict[str, Any]) -> RenderableType:
                  _gb(t["written_bytes"])) for t in found["tiers"]]  # fmt: skip
         parts.append(table("", ("tier", "capacity", "peak", "units found", "read", "written"), kept, 1))
     if "find" in found:
-        parts += _searched(found["find"])
+        parts += ["", *_searched(found["find"])]
     return Group(*parts)
 
 

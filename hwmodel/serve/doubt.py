@@ -28,7 +28,8 @@ def doubtful(found: Answer, works: Sequence[Requests], scale: float = 1.0) -> di
 
     Returns
     -------
-    step_low, step_high : factors on the step, of each pool; share_low, share_high : good requests when steps are slow, and quick
+    step_low, step_high : factors on the step, of each pool
+    share_low, share_high : good requests when steps are slow, and quick
     """
     ends = [factors(kind) for kind in found.kinds]
     shares = []

@@ -1,4 +1,4 @@
-"""Searches over services: the fewest instances, the highest rate, the best ratio of prefill to decode instances.
+"""Searches over services: the fewest instances, the highest rate, the cheapest mix of prefill and decode instances.
 
 Every size is tried with the same requests (common random numbers): those of several seeds, or one trace. Compared is the
 mean share of good requests; its 95 % interval is Student's over the seeds, or over batches of consecutive requests of one trace
@@ -8,7 +8,7 @@ mean share of good requests; its 95 % interval is Student's over the seeds, or o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,23 +18,22 @@ import numpy as np
 from hwmodel.economics import cost
 from hwmodel.serve.doubt import doubtful
 from hwmodel.serve.metrics import makespan_s, within
+from hwmodel.serve.ratio import mix, mixes
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.simulate import Answer, Kind, Service, answer, kinds_of
 from hwmodel.spec.errors import InputError
 
 GOOD = 0.9
-"""Share of requests that must be good."""
+"""Share of requests that must be good, when none is stated."""
 MOST = 1024
 """Instances a search goes up to."""
 BATCHES = 20
 """Of one trace, to tell how sure its share of good requests is."""
-FINE, ROUGH = 1.01, 1.05
-"""Factor between rates at which a search ends: of one fleet, and where many fleets are compared."""
+FINE = 1.01
+"""Factor between rates at which a search ends."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
            2.110, 2.101, 2.093)  # fmt: skip
 """Two-sided 95 % quantile of Student's t for 1, 2, ... degrees of freedom."""
-TOTAL = 8
-"""Instances that are split in different ratios, unless the scenario states more."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Tried:
         count = sum(g.instances for g in self.first.run.fleet.groups)
         return {"instances": count, **sides, "chips": self.first.service.chips, "rate_scale": self.scale,
                 "goodput_share": self.good, "goodput_low": self.low, "goodput_high": self.high,
-                "good_per_s": self.good_per_s}  # fmt: skip
+                "good_per_s": self.good_per_s, "usd_per_hour": hourly(self)}  # fmt: skip
 
 
 def interval(shares: Sequence[float]) -> tuple[float, float, float]:
@@ -77,6 +76,8 @@ class Bench:
     works: tuple[Requests, ...]
     slo: dict[str, float]
     kinds: tuple[Kind, ...]
+    share: float = GOOD
+    """Of the requests that must be good."""
     tried: list[Tried] = field(default_factory=list)
 
     def at(self, service: Service, scale: float) -> Tried:
@@ -95,8 +96,10 @@ class Bench:
         return tried
 
 
-def find(service: Service, works: Requests | Sequence[Requests], what: str, slo: dict[str, float] | None = None) -> Answer:
-    """The fewest instances (``chips``), the highest rate (``rate``), or the best split (``ratio``) with 90 % good.
+def find(
+    service: Service, works: Requests | Sequence[Requests], what: str, slo: dict[str, float] | None = None, share: float = GOOD
+) -> Answer:
+    """The fewest instances (``chips``), the highest rate (``rate``), or the cheapest mix (``ratio``) with a `share` good.
 
     Parameters
     ----------
@@ -112,11 +115,13 @@ def find(service: Service, works: Requests | Sequence[Requests], what: str, slo:
     if not targets:
         raise InputError("a search needs targets: --slo ttft=1s,tpot=50ms, or serving.slo in the scenario")
     if what == "ratio" and service.serving.prefill is None:
-        raise InputError("a ratio needs serving.prefill and serving.decode: instances of one kind have none")
+        raise InputError(
+            "--find ratio needs prefill and decode apart: state serving.prefill, serving.decode and serving.transfer"
+        )
     given = (works,) if isinstance(works, Requests) else tuple(works)
-    bench = Bench(service, given, dict(targets), kinds_of(service, given[0]))
-    best = {"chips": fewest, "rate": fastest, "ratio": split}[what](bench)
-    said = {"what": what, "share": GOOD, "met": best.good >= GOOD, "seeds": len(given), **best.row(),
+    bench = Bench(service, given, dict(targets), kinds_of(service, given[0]), share)
+    best = {"chips": fewest, "rate": fastest, "ratio": cheapest}[what](bench)
+    said = {"what": what, "share": share, "met": best.good >= share, "seeds": len(given), **best.row(),
             "doubt": doubtful(best.first, bench.works, best.scale), "tried": [one.row() for one in bench.tried]}  # fmt: skip
     return replace(best.first, found=said)
 
@@ -124,65 +129,53 @@ def find(service: Service, works: Requests | Sequence[Requests], what: str, slo:
 def fewest(bench: Bench) -> Tried:
     """Doubling, then bisection over the number of instances."""
     high, best = 1, bench.at(bench.service.sized(1), 1.0)
-    while best.good < GOOD and high < MOST:
+    while best.good < bench.share and high < MOST:
         high *= 2
         best = bench.at(bench.service.sized(high), 1.0)
     low = high // 2
-    while best.good >= GOOD and high - low > 1:
+    while best.good >= bench.share and high - low > 1:
         middle = (low + high) // 2
         tried = bench.at(bench.service.sized(middle), 1.0)
-        low, high, best = (low, middle, tried) if tried.good >= GOOD else (middle, high, best)
+        low, high, best = (low, middle, tried) if tried.good >= bench.share else (middle, high, best)
     return best
 
 
 def fastest(bench: Bench) -> Tried:
     """The highest rate that the stated fleet bears."""
-    return _highest(lambda scale: bench.at(bench.service, scale), 1.0, FINE)
 
+    def at(scale: float) -> Tried:
+        return bench.at(bench.service, scale)
 
-def _highest(at: Callable[[float], Tried], start: float, factor: float) -> Tried:
-    """Doubling or halving from `start`, then bisection in the logarithm until the ends are a `factor` apart."""
-    scale, best = start, at(start)
-    step = 2.0 if best.good >= GOOD else 0.5
-    while 1e-4 < scale / start < 1e4:
+    scale, best = 1.0, at(1.0)
+    step = 2.0 if best.good >= bench.share else 0.5
+    while 1e-4 < scale < 1e4:
         scale *= step
         tried = at(scale)
-        if (tried.good >= GOOD) != (step > 1):
+        if (tried.good >= bench.share) != (step > 1):
             best = best if step > 1 else tried
             break
         best = tried
     low, high = (scale / 2, scale) if step > 1 else (scale, scale * 2)
-    while best.good >= GOOD and high / low > factor:
+    while best.good >= bench.share and high / low > FINE:
         middle = float(np.sqrt(low * high))
         tried = at(middle)
-        low, high, best = (middle, high, tried) if tried.good >= GOOD else (low, middle, best)
+        low, high, best = (middle, high, tried) if tried.good >= bench.share else (low, middle, best)
     return best
 
 
-def split(bench: Bench) -> Tried:
-    """The ratio of prefill to decode instances with the most good requests per dollar (per chip where prices are not known).
+def cheapest(bench: Bench) -> Tried:
+    """The mix of prefill and decode instances that costs least an hour (in chips where a price is not known)."""
+    known: dict[tuple[int, int], Tried] = {}
 
-    As many instances as stated, at least `TOTAL`; from half of them on, uphill: too few of either kind and the other one waits.
-    """
-    s = bench.service.serving
-    total = max(TOTAL, sum(side.instances for side in (s.prefill, s.decode) if side))
-    known: dict[int, tuple[float, Tried]] = {}
+    def good(prefills: int, decodes: int) -> bool:
+        if (prefills, decodes) not in known:
+            known[prefills, decodes] = bench.at(mix(bench.service, prefills, decodes), 1.0)
+        return known[prefills, decodes].good >= bench.share
 
-    def worth(prefills: int) -> float:
-        if prefills not in known:
-            service = bench.service.split(prefills, total - prefills)
-            start = max((tried.scale for _, tried in known.values()), default=total / 2)
-            best = _highest(lambda scale: bench.at(service, scale), start, ROUGH)
-            known[prefills] = (best.good_per_s / hourly(best) if best.good >= GOOD else 0.0, best)
-        return known[prefills][0]
-
-    here = total // 2
-    while True:
-        near = [n for n in (here - 1, here + 1) if 1 <= n < total]
-        better = max(near, key=worth)
-        if worth(better) <= worth(here):
-            return known[here][1]
-        here = better
+    found = [known[pair] for pair in mixes(good)]
+    return (
+        min(found, key=lambda one: (hourly(one), one.first.service.chips)) if found else max(bench.tried, key=lambda t: t.good)
+    )
 
 
 def hourly(tried: Tried) -> float:

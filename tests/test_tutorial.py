@@ -1,0 +1,63 @@
+"""The tutorial runs as it is printed; what answers offer a Python session; names load late."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hwmodel as hw
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = doctest.testfile(
+        str(ROOT / "docs" / "tutorial.md"),
+        module_relative=False,
+        optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL,
+    )
+    assert found.attempted > 20
+    assert found.failed == 0
+    assert (tmp_path / "roofline.png").stat().st_size > 1000
+
+
+def test_columns_are_the_table() -> None:
+    result = hw.run(hw.load("h100_llama_70b_decode"))
+    columns, rows = result.columns("ops"), result.to_dict()["ops"]
+    assert [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)] == rows
+    with pytest.raises(hw.InputError, match="no table 'op', did you mean 'ops'"):
+        result.columns("op")
+
+
+def test_a_notebook_shows_text_as_text() -> None:
+    from dataclasses import replace
+
+    scenario = replace(hw.load("h100_llama_70b_decode"), name="<script>alert(1)</script>")
+    for found in (hw.run(scenario), hw.fit(scenario), hw.whatif(scenario), hw.compare([scenario])):
+        shown = found._repr_html_()
+        assert "<script>" not in shown
+        assert shown.count("<table>") == shown.count("</table>") >= 1
+        assert len(shown) < 40_000
+    assert "&lt;script&gt;" in hw.run(scenario)._repr_html_()
+
+
+def test_every_public_name_is_there_and_said_what_it_does() -> None:
+    for name in hw.__all__:
+        assert name in dir(hw)
+        if name != "__version__":
+            assert (getattr(hw, name).__doc__ or "").strip(), name
+    assert callable(hw.plot)
+    assert callable(hw.run)
+    assert callable(hw.optimize)
+    assert (Path(hw.__file__).parent / "py.typed").is_file()
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, hwmodel; print(sorted({'numpy', 'numba', 'matplotlib', 'pydantic', 'networkx'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
