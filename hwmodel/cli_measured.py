@@ -87,7 +87,7 @@ def _fit_stacks(measured: Path, out: Path | None, date: str, data: str) -> None:
 @click.command("validate")
 @click.option("--measured", type=click.Path(path_type=Path), help="Folder of measured tables; the shipped one when absent.")
 @click.option("--device", default="", help="Only this chip.")
-@click.option("--op", "ops", multiple=True, help="Only this kind of operation, or e2e, or published; may be repeated.")
+@click.option("--op", "ops", multiple=True, help="Only this kind of operation, or e2e, steady or published; may be repeated.")
 @click.option("--summary", is_flag=True, help="One line per kind of operation, with the uncalibrated error beside it.")
 @click.option("--uncalibrated", is_flag=True, help="With the chips' stated efficiencies.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")

@@ -17,6 +17,9 @@ from hwmodel.measured import FILES, KINDS_IN, Rows, form_of, read
 from hwmodel.published import NONE, TABLE, Published, published
 from hwmodel.replay import Part, replay, times
 from hwmodel.served.compare import TABLES, EndToEnd, end_to_end
+from hwmodel.served.steady import NONE as UNASKED
+from hwmodel.served.steady import TABLE as THROUGHPUT
+from hwmodel.served.steady import Steady, steady
 from hwmodel.spec import catalog
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 from hwmodel.uncertainty import chip_band
@@ -69,6 +72,8 @@ class Validation:
     """Rows of operations left out, by reason."""
     published: Published = NONE
     """Single published figures of whole systems."""
+    steady: Steady = UNASKED
+    """Throughput tables of a steady state."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -77,6 +82,7 @@ class Validation:
             "e2e": [item.to_dict() for item in self.e2e],
             "skipped": dict(self.skipped),
             **self.published.to_dict(),
+            **self.steady.to_dict(),
         }
 
 
@@ -111,7 +117,7 @@ def validate(
     """
     folder = folder or catalog.shipped("measured")
     _check(folder, ops)
-    wanted = [op for op in ops if op not in ("e2e", TABLE)]
+    wanted = [op for op in ops if op not in ("e2e", TABLE, "steady")]
     kernels = (wanted or not ops) and any((folder / f"{name}.csv").is_file() for name in FILES)
     skipped: dict[str, int] = {}
     parts: dict[tuple[str, str, str, str], list[_Compared]] = {}
@@ -132,14 +138,15 @@ def validate(
         parts.setdefault((rows.op, rows.device, rows.stack, rows.dtype), []).append(found)
     e2e = end_to_end(folder, device=device, calibrated=calibrated) if not ops or "e2e" in ops else []
     figures = published(folder, device=device, calibrated=calibrated) if not ops or TABLE in ops else NONE
-    return Validation(tuple(_group(key, found) for key, found in parts.items()), tuple(e2e), skipped, figures)
+    rates = steady(folder, device=device, calibrated=calibrated) if not ops or "steady" in ops else UNASKED
+    return Validation(tuple(_group(key, found) for key, found in parts.items()), tuple(e2e), skipped, figures, rates)
 
 
 def _check(folder: Path, ops: Sequence[str]) -> None:
     """A folder without any known table and words that name nothing are mistakes, not empty answers."""
-    known = ("e2e", TABLE, *FILES, *dict.fromkeys(name for names in KINDS_IN.values() for name in names))
+    known = ("e2e", "steady", TABLE, *FILES, *dict.fromkeys(name for names in KINDS_IN.values() for name in names))
     problems = [Problem(f"--op {shortened(op)}: no such operation{did_you_mean(op, known)}") for op in ops if op not in known]
-    tables = [f"{name}.csv" for name in (*FILES, *TABLES, TABLE)]
+    tables = [f"{name}.csv" for name in (*FILES, *TABLES, TABLE, THROUGHPUT)]
     if not folder.is_dir():
         problems.append(Problem("no such folder of measured rows", file=str(folder)))
     elif not any((folder / name).is_file() for name in tables):

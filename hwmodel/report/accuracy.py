@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,6 +15,7 @@ from hwmodel.published import FAR, LAYER, Figure, Published
 from hwmodel.report.tables import table
 from hwmodel.served.compare import MANY, EndToEnd
 from hwmodel.served.compare import summary as summary_of_served
+from hwmodel.served.steady import Point, Steady
 from hwmodel.validate import Group, Validation, summary
 
 UNITS = {
@@ -35,8 +37,41 @@ def accuracy(found: Validation) -> RenderableType:
         parts += ["", served(found.e2e)]
     if found.published.figures or found.published.left_out:
         parts += ["", systems(found.published)]
+    if found.steady.points or found.steady.left_out:
+        parts += ["", rates(found.steady)]
     parts += _left_out(found)
     return Lines(*parts)
+
+
+def rates(found: Steady) -> RenderableType:
+    """Throughput tables against the steady state: by model and chip, far misses with their reasons, rows left out."""
+    groups: dict[tuple[str, str, str, str], list[Point]] = {}
+    for point in found.points:
+        key = (f"{point.model} {point.precision}", f"{point.gpu} {point.layout}", point.version,
+               "chip" if point.calibrated else "likened")  # fmt: skip
+        groups.setdefault(key, []).append(point)
+    rows = []
+    for key, members in groups.items():
+        signed = [point.predicted / point.measured - 1 for point in members]
+        worst = max(members, key=lambda point: point.error)
+        rows.append((*key[:3], len(members), _pct(float(np.median([abs(value) for value in signed]))),
+                     _signed(float(np.median(signed))), f"{worst.prompt}/{worst.output}",
+                     _signed(worst.predicted / worst.measured - 1), key[3]))  # fmt: skip
+    columns = ("model", "chip", "version", "rows", "median", "bias", "worst at", "error", "fit")
+    lines: list[RenderableType] = (
+        [table("steady state at the largest batch that fits, error, %", columns, rows, left=3)] if rows else []
+    )
+    for own, what in ((True, "chips that were measured"), (False, "other chips")):
+        if (value := found.median(own)) is not None:
+            count = sum(point.calibrated == own for point in found.points)
+            lines.append(Text(f"{what}: {count} rows, median error {_pct(value)} %"))
+    lines += [
+        Text(f"{p.model} {p.gpu} {p.layout} {p.version}, {p.prompt}/{p.output}: {_signed(p.predicted / p.measured - 1)} %; "
+             f"{p.batch} sequences, prompts {p.prefill:.0%} of the time: {p.note}", style="dim")
+        for p in found.points if p.note
+    ]  # fmt: skip
+    lines += [Text(f"left out: {count:,} rows: {reason}", style="dim") for reason, count in found.left_out]
+    return Lines(*lines)
 
 
 def short(found: Validation, plain: Validation) -> RenderableType:
@@ -104,7 +139,8 @@ def _name(figure: Figure) -> str:
 
 
 def _left_out(found: Validation) -> list[RenderableType]:
-    lines: list[RenderableType] = [] if found.groups or found.e2e or found.published.figures else ["no rows to compare"]
+    compared = (found.groups, found.e2e, found.published.figures, found.steady.points)
+    lines: list[RenderableType] = [] if any(compared) else ["no rows to compare"]
     return lines + [Text(f"left out: {count:,} rows: {reason}", style="dim") for reason, count in found.skipped.items()]
 
 

@@ -28,7 +28,7 @@ def doubtful(found: Answer, works: Sequence[Requests], scale: float = 1.0) -> di
 
     Returns
     -------
-    step_low, step_high : factors on the step, of each pool
+    steps : of each pool the factors on the step
     share_low, share_high : good requests when steps are slow, and quick
     """
     ends = [factors(kind) for kind in found.kinds]
@@ -39,7 +39,6 @@ def doubtful(found: Answer, works: Sequence[Requests], scale: float = 1.0) -> di
         )
         runs = [answer(found.service, work.scaled(scale), found.slo, kinds).run for work in works]
         shares.append(float(np.mean([within(run, found.slo).mean() for run in runs])))
-    pools = [
-        {"pool": kind.name, "step_low": low, "step_high": high} for kind, (low, high) in zip(found.kinds, ends, strict=True)
-    ]
+    names = [kind.name for kind in found.kinds]
+    pools = [{"pool": name, "step_low": low, "step_high": high} for name, (low, high) in zip(names, ends, strict=True)]
     return {"share_low": shares[0], "share_high": shares[1], "steps": pools}
