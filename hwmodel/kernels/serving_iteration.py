@@ -40,29 +40,41 @@ def schedule(s: Serving, k: int) -> None:
 @inner
 def measure(s: Serving, k: int, now: float) -> float:
     """Seconds of the iteration that the batch was given; 0 when it has nothing to compute."""
-    rows = active = new = chunks = 0
-    s.rank[k, : s.inst[k, c.RANKS]] = 0.0
+    rows = active = new = chunks = ends = made = context = 0
+    ranks = s.inst[k, c.RANKS]
+    if ranks > 1:
+        s.rank[k, :ranks] = 0.0
     for i in range(s.inst[k, c.BATCH]):
         r = s.batch[k, i]
-        take, rank = s.req[r, c.TAKE], s.req[r, c.RANK]
+        take = s.req[r, c.TAKE]
         active += take > 0
         if decodes(s, r) if take > 0 else s.inst[k, c.RULE] == c.STATIC:  # a row that has ended is computed all the same
             rows += 1
-            s.rank[k, rank, c.RANK_ROWS] += 1.0
-            s.rank[k, rank, c.RANK_CONTEXT] += s.req[r, c.COMPUTED]
-            s.inst[k, c.ROWS] += take > 0
+            context += s.req[r, c.COMPUTED]
+            made += take > 0
+            if ranks > 1:
+                s.rank[k, s.req[r, c.RANK], c.RANK_ROWS] += 1.0
+                s.rank[k, s.req[r, c.RANK], c.RANK_CONTEXT] += s.req[r, c.COMPUTED]
         elif take > 0:
             if s.when[r, c.SCHEDULED] < 0:
                 s.when[r, c.SCHEDULED] = now
             new += take
             chunks += 1
-            s.rank[k, rank, c.RANK_NEW] += take
-            s.rank[k, rank, c.RANK_CHUNKS] += 1.0
-            s.rank[k, rank, c.RANK_ENDS] += s.req[r, c.COMPUTED] + take == s.req[r, c.PROMPT] + s.req[r, c.MADE]
+            last = s.req[r, c.COMPUTED] + take == s.req[r, c.PROMPT] + s.req[r, c.MADE]
+            ends += last
+            if ranks > 1:
+                s.rank[k, s.req[r, c.RANK], c.RANK_NEW] += take
+                s.rank[k, s.req[r, c.RANK], c.RANK_CHUNKS] += 1.0
+                s.rank[k, s.req[r, c.RANK], c.RANK_ENDS] += last
     if active == 0:
         return 0.0
+    if ranks == 1:
+        s.rank[k, 0, c.RANK_ROWS], s.rank[k, 0, c.RANK_CONTEXT] = rows, context
+        s.rank[k, 0, c.RANK_NEW], s.rank[k, 0, c.RANK_CHUNKS], s.rank[k, 0, c.RANK_ENDS] = new, chunks, ends
+        s.rank[k, 0, c.RANK_CHUNKED_S] = 0.0
     if chunks > 0:
         attend(s, k, chunks, parts_of(s, k, rows, chunks))
+    s.inst[k, c.ROWS] += made
     s.inst[k, c.SLOTS] += rows
     s.inst[k, c.PREFILLS] += new
     s.inst[k, c.DECODES] += rows
@@ -72,13 +84,18 @@ def measure(s: Serving, k: int, now: float) -> float:
 @inner
 def attend(s: Serving, k: int, chunks: int, parts: int) -> None:
     """Mean attention (s) of the prompt chunks of every rank."""
-    for i in range(s.inst[k, c.BATCH]):
+    left = chunks
+    for i in range(s.inst[k, c.BATCH] - 1, -1, -1):  # prompts are the latest of a batch, as a rule
         r = s.batch[k, i]
-        take, rank = s.req[r, c.TAKE], s.req[r, c.RANK]
+        take = s.req[r, c.TAKE]
         if take > 0 and not decodes(s, r):
+            rank = s.req[r, c.RANK]
             own = s.rank[k, rank, c.RANK_CHUNKS]
             each = chunk_s(s, k, int(own), chunks, parts, float(take), float(s.req[r, c.COMPUTED]))
             s.rank[k, rank, c.RANK_CHUNKED_S] += each / own
+            left -= 1
+            if left == 0:
+                return
 
 
 @inner
@@ -94,11 +111,14 @@ def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: 
             if longer == length:
                 break
             length = longer
-    schedule(s, k)
-    time = measure(s, k, now)
-    if time == 0.0 and s.inst[k, c.HEAD] >= 0 and s.inst[k, c.BATCH] == 0 and unpin(s, k, s.req[s.inst[k, c.HEAD], c.NEXT]):
+    time = 0.0
+    for attempt in range(2):  # again when what waits behind the first has given up its memory
         schedule(s, k)
         time = measure(s, k, now)
+        if time > 0.0 or attempt == 1 or s.inst[k, c.HEAD] < 0 or s.inst[k, c.BATCH] > 0:
+            break
+        if not unpin(s, k, s.req[s.inst[k, c.HEAD], c.NEXT]):
+            break
     if time > 0.0:
         s.inst[k, c.BUSY] = 1
         s.meter[k, c.START] = now

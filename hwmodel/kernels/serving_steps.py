@@ -106,24 +106,22 @@ def rank_s(s: Serving, k: int, rank: int, parts: int, rows: int, new: int, chunk
     kind = s.inst[k, c.STEPS]
     mine, own_chunks = s.rank[k, rank, c.RANK_ROWS], s.rank[k, rank, c.RANK_CHUNKS]
     here, share = np.ceil(mine / parts), np.ceil(rows / parts)
-    time, attention = 0.0, 0.0
+    time = attention = alone = 0.0
     if rows > 0:
         if mine > 0:
             start = s.axis[kind, c.DECODE_TABLE, 0]
             context = s.rank[k, rank, c.RANK_CONTEXT] / mine
             attention = across(s, kind, start, here, context, c.BY_SEQUENCES, c.BY_CONTEXT)
-        time = period_s(s, k, parts, here, share, here, attention, 0.0)
-        time += s.meter[k, c.SEQUENCE_S] * mine
+        alone = period_s(s, k, parts, here, share, here, attention, 0.0)
+        time = alone + s.meter[k, c.SEQUENCE_S] * mine
     if chunks > 0:
         count, fresh = np.ceil(own_chunks / parts), (s.rank[k, rank, c.RANK_NEW] / own_chunks if own_chunks > 0 else 0.0)
         whole = share + np.ceil(chunks / parts) * new / chunks
         if chunks < parts:  # cut into as many pieces as micro-batches
             fresh, whole = fresh * chunks / parts, share + new / parts
         own, whole = np.ceil(here + count * fresh - 1e-6), np.ceil(whole - 1e-6)  # tokens are whole
-        more = period_s(s, k, parts, own, whole, here + count, attention, s.rank[k, rank, c.RANK_CHUNKED_S])
-        if rows > 0:
-            more -= period_s(s, k, parts, here, share, here, attention, 0.0)
-        time += more * s.meter[k, c.STRETCH] + s.meter[k, c.PROMPT_S] * s.rank[k, rank, c.RANK_ENDS]
+        both = period_s(s, k, parts, own, whole, here + count, attention, s.rank[k, rank, c.RANK_CHUNKED_S])
+        time += (both - alone) * s.meter[k, c.STRETCH] + s.meter[k, c.PROMPT_S] * s.rank[k, rank, c.RANK_ENDS]
     return time + s.meter[k, c.HOST_S]
 
 
