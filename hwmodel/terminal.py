@@ -59,4 +59,4 @@ def listen() -> None:
 
 def compiling() -> None:
     """Say why the first answer takes a while."""
-    say("note: compiling kernels for this machine; the first run only, some ten seconds")
+    say("note: compiling kernels that this machine has not run before; they are kept for the next time")
