@@ -333,14 +333,27 @@ def schema_command(kind: str) -> None:
 
 @cli.command("plot")
 @question_options
-@click.option("--kind", required=True, help="layers, roofline, memory, timeline, batch (tokens per expert) or tornado.")
+@click.option(
+    "--kind",
+    required=True,
+    help="layers, roofline, memory, timeline, batch (tokens per expert) or tornado; of a sweep's "
+    "FILE.csv pareto, heatmap or xy.",
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Picture to write (.png, .svg, .pdf).")
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
 @click.option("--beside", metavar="CHIP", multiple=True, help="Also the experts on this chip (--kind batch).")
+@click.option("--x", default="", metavar="COL", help="Of a sweep: the column across.")
+@click.option("--y", default="", metavar="COL", help="Of a sweep: the column up.")
+@click.option("--by", default="", metavar="COL", help="Of a sweep: the column of words that colours.")
 def plot_command(
-    scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, beside: tuple[str, ...], **options: Any
-) -> int:
-    """Draw a picture of a run."""
+    scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, beside: tuple[str, ...], x: str, y: str,
+    by: str, **options: Any,
+) -> int:  # fmt: skip
+    """Draw a picture of a run, or of a sweep's FILE.csv."""
+    if scenario is not None and scenario.endswith(".csv"):
+        from hwmodel.cli_sweep import plot_points
+
+        return plot_points(Path(scenario), kind, out, x, y, by)
     from hwmodel import plot_optimize
     from hwmodel.plot import KINDS
     from hwmodel.run import run

@@ -28,36 +28,34 @@ if TYPE_CHECKING:
 @click.option("--slo", default="", metavar="TTFT=1s,TPOT=20ms", help="Targets of a request: ttft, tpot, e2e.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the scenario's own requests.")
 @click.option("--find", "what", type=click.Choice(["chips", "rate", "ratio"]),
-              help="Fewest chips, highest rate, or cheapest mix of prefill and decode instances, with 90 % good.")  # fmt: skip
+              help="Fewest chips, highest rate, or cheapest mix of prefill and decode instances.")  # fmt: skip
 @click.option("--good", default="90 %", show_default=True, help="Share of the requests that must meet every target, of --find.")
+@click.option(
+    "--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Of a search: seeds whose requests it serves."
+)
 @json_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the answer and a row per request.")
 def simulate_command(
     scenario: str, settings: tuple[str, ...], trace: Path | None, format_: str, columns: str, count: int | None, rate: float,
-    slo: str, seed: int | None, what: str | None, good: str, as_json: bool,
-    out: Path | None,
+    slo: str, seed: int | None, what: str | None, good: str, seeds: int, as_json: bool, out: Path | None,
 ) -> int:  # fmt: skip
     """Serve a trace of requests with SCENARIO: latencies, goodput, utilisation, cost."""
     start()
     from hwmodel.serve.result import to_dict
-    from hwmodel.serve.simulate import answer, find, load_service
+    from hwmodel.serve.search import find
+    from hwmodel.serve.simulate import answer, load_service
 
     service = load_service(scenario, settings)
-    work = _requests(service, trace, format_, columns, seed)
-    work = work.first(count) if count is not None else work
-    work = work.scaled(rate) if rate != 1 else work
+    works = _requests(service, trace, format_, columns, seed, seeds if what else 1)
+    works = [work.first(count) for work in works] if count is not None else works
+    works = [work.scaled(rate) for work in works] if rate != 1 else works
     targets = _targets(slo) if slo else None
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     share = _share(good)
-    if what == "ratio":
-        from hwmodel.serve.ratio import find_ratio
-
-        found = find_ratio(service, work, targets, share)
-    else:
-        found = find(service, work, what, targets, share) if what else answer(service, work, targets)
+    found = find(service, works, what, targets, share) if what else answer(service, works[0], targets)
     told = to_dict(found)
-    say(f"{len(work):,} requests, {told['iterations']:,} iterations in {told['wall_s']:.3f} s")
+    say(f"{len(works[0]):,} requests, {told['iterations']:,} iterations in {told['wall_s']:.3f} s")
     for warning in told["warnings"]:
         say(f"warning: {warning}")
     if as_json:
@@ -72,17 +70,20 @@ def simulate_command(
     return INFEASIBLE if short else 0
 
 
-def _requests(service: Service, trace: Path | None, format_: str, columns: str, seed: int | None) -> Requests:
+def _requests(service: Service, trace: Path | None, format_: str, columns: str, seed: int | None, seeds: int) -> list[Requests]:
+    """Those of a trace, or the scenario's own under so many seeds."""
     from hwmodel.serve.readers import read
     from hwmodel.serve.simulate import requests_of
 
     if trace is None:
         if format_ or columns:
             raise click.UsageError("--format and --columns go with --trace")
-        return requests_of(service, seed)
+        own = service.serving.trace
+        first = own.seed if seed is None and own is not None else seed or 0
+        return [requests_of(service, first + i) for i in range(seeds)]
     if seed is not None:
         raise click.UsageError("--seed is of the scenario's own requests; a trace has none")
-    return read(trace, format_, tuple(part.strip() for part in columns.split(",")) if columns else ())
+    return [read(trace, format_, tuple(part.strip() for part in columns.split(",")) if columns else ())]
 
 
 def _share(text: str) -> float:

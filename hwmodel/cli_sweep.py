@@ -51,3 +51,18 @@ def sweep_command(sweep: str, out: Path | None, jobs: int | None, address: str, 
     if found.stopped:
         return INTERRUPTED
     return 0 if found.feasible else INFEASIBLE
+
+
+def plot_points(path: Path, kind: str, out: Path, x: str, y: str, by: str) -> int:
+    """Draw the points of a sweep's file; say where fronts cross."""
+    from hwmodel.plot_sweep import KINDS
+    from hwmodel.spec.errors import did_you_mean
+    from hwmodel.sweep.read import read_points
+
+    if kind not in KINDS:
+        raise click.UsageError(f"unknown kind of plot '{kind}' of a sweep{did_you_mean(kind, KINDS)}")
+    for crossing in KINDS[kind](read_points(path), out, x, y, by):
+        ends = f"({crossing.low:.4g} to {crossing.high:.4g})"
+        say(f"{crossing.between[1]} overtakes {crossing.between[0]} at {crossing.at:.4g} {ends}")
+    say(f"wrote {out}")
+    return 0

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hwmodel.answered import Answered
-from hwmodel.serve.ratio import find_ratio
 from hwmodel.serve.readers import read
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.result import rows, to_dict
-from hwmodel.serve.simulate import GOOD, Answer, answer, find, load_service, requests_of
+from hwmodel.serve.search import GOOD, find
+from hwmodel.serve.simulate import Answer, answer, load_service, requests_of
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,5 @@ def simulate(
     service = load_service(scenario, settings)
     work = requests_of(service) if trace is None else trace if isinstance(trace, Requests) else read(Path(trace))
     work = work.scaled(rate) if rate != 1 else work
-    if find_what == "ratio":
-        return Simulation(find_ratio(service, work, slo, good))
-    return Simulation(find(service, work, find_what, slo, good) if find_what else answer(service, work, slo))
+    targets = None if slo is None else dict(slo)
+    return Simulation(find(service, work, find_what, targets, good) if find_what else answer(service, work, targets))

@@ -16,9 +16,8 @@ from hwmodel.kernels import serving_columns as c
 from hwmodel.serve.engine import Fleet, Group, Wire, simulate
 from hwmodel.serve.metrics import e2e_s, hit_rate, itl, makespan_s, quantiles, session_s, slowest_parts, tpot_s, ttft_s, within
 from hwmodel.serve.schedulers import Scheduler
-from hwmodel.serve.simulate import GOOD, answer, find, load_service, requests_of
+from hwmodel.serve.simulate import answer, load_service, requests_of
 from hwmodel.serve.steps import by_tokens
-from hwmodel.spec.errors import InputError
 
 
 def poisson(rate: float, n: int, seed: int = 0) -> np.ndarray:
@@ -90,7 +89,9 @@ def test_the_shipped_one_and_one_gains_on_tokens_and_loses_on_first_tokens() -> 
     work = requests_of(apart)
     one, two = answer(apart, work), answer(together, work)
     assert apart.chips == together.chips == 2
-    assert one.good > two.good + 0.1
+    assert one.good > two.good
+    fast = {"ttft": 0.5, "tpot": 10.5e-3}
+    assert within(one.run, fast).mean() > within(two.run, fast).mean() + 0.3
     tight = {"ttft": 0.1, "tpot": 0.05}
     assert within(one.run, tight).mean() < within(two.run, tight).mean() - 0.1
 
@@ -160,27 +161,6 @@ def test_least_loaded_evens_out_what_round_robin_does_not() -> None:
         for rule in ("round_robin", "least_loaded")
     }
     assert tail["least_loaded"].p99 < tail["round_robin"].p99  # type: ignore[union-attr]
-
-
-# searches
-
-
-def test_a_search_finds_the_smallest_fleet_and_the_highest_rate() -> None:
-    service = load_service("w1_llama_8b_h100", ["serving.trace.rate=40 /s", "serving.trace.requests=600"])
-    work = requests_of(service)
-    slo = {"ttft": 0.1, "tpot": 12e-3}
-    found = find(service, work, "chips", slo)
-    size = found.service.serving.instances
-    assert found.good >= GOOD
-    assert size > 1
-    smaller = answer(service.sized(size - 1), work, slo)
-    assert smaller.good < GOOD
-    fastest = find(service.sized(2), work, "rate", slo)
-    assert fastest.found is not None
-    scale = max(t["rate_scale"] for t in fastest.found["tried"] if t["goodput_share"] >= GOOD)
-    assert fastest.good >= GOOD > answer(service.sized(2), work.scaled(scale * 1.02), slo).good
-    with pytest.raises(InputError, match="targets"):
-        find(load_service("w1_llama_8b_h100", ["serving.slo={}"]), work, "rate")
 
 
 # the command line

@@ -10,10 +10,11 @@ from serving_cases import requests
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.serve.metrics import hit_rate, makespan_s, tpot_s, ttft_s
-from hwmodel.serve.readers import read
+from hwmodel.serve.readers import read, recorded
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.result import to_dict
 from hwmodel.serve.simulate import Answer, answer, kinds_of, load_service
+from hwmodel.serve.synthetic import started
 
 pytestmark = pytest.mark.shared
 FLOOR_TTFT_S, FLOOR_TPOT_S = 14.9e-3, 4.95e-3
@@ -101,3 +102,18 @@ def test_a_measured_server_of_qwen3_experts(shared: Path) -> None:
     assert abs(off["tpot"]) < 0.15
     assert abs(off["makespan"]) < 0.15
     assert abs(off["ttft"]) < 0.30
+
+
+def test_agents_on_attention_and_experts_apart(shared: Path) -> None:
+    """300 recorded agent runs on Rubin and LPX: 64 calls each, nearly all of what a run could find again is found."""
+    trace = started(recorded(shared / "traces" / "agentic_weka" / "weka_requests.csv.gz"), 1.0)
+    work = trace.requests
+    found = answer(load_service("rubin_lpx_agents", ["model=deepseek-v3"]), work)
+    run = found.run
+    assert len(work) / len(np.unique(work.session)) == pytest.approx(64.0, abs=0.1)
+    assert run.finished.all()
+    assert 0.93 < hit_rate(run) < 0.9635, "without a limit 0.963"
+    told = to_dict(found)
+    assert told["sessions"]["finished"] == 300
+    assert told["sessions"]["usd"] > 0
+    assert all(item["worst"] < 0.05 for item in told["step_times"])

@@ -21,6 +21,7 @@ import hwmodel as hw
 from hwmodel.chain import chain
 from hwmodel.kernels.schedule import INPUT
 from hwmodel.result import Result
+from hwmodel.routing import Routing
 from hwmodel.run import run
 from hwmodel.scenario import load_scenario
 from hwmodel.spec import catalog
@@ -183,6 +184,17 @@ def test_exact_ranges_behind_the_fit_are_those_of_runs() -> None:
         step = result.step
         assert low == pytest.approx(np.log(step.time_s / step.time_low_s), rel=1e-6)
         assert high == pytest.approx(np.log(step.time_high_s / step.time_s), rel=1e-6)
+
+
+def test_tokens_per_expert_are_those_of_the_busiest_chip() -> None:
+    batches = [72, 720, 7200]
+    changes = {"workload.routing.kind": "zipf", "workload.routing.s": 0.5}
+    table = hw.sweep("rubin_deepseek_v3", {"workload.batch": batches}, settings=changes)
+    chosen = Routing(kind="zipf", s=0.5).bins(256, 8, 256, 72)
+    p, experts = chosen[:, 0], chosen[:, 1]
+    for index, batch in enumerate(batches):
+        assert table.numbers["tokens_per_expert"][index] == pytest.approx(batch * (p * experts).sum() / experts.sum())
+        assert table.numbers["experts_hit"][index] == pytest.approx((experts * (1 - (1 - p) ** batch)).sum())
 
 
 # --- the walk of micro-batches against the queue of events ------------------------------------------------------------

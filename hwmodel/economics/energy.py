@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from hwmodel.economics.forms import IDLE, joules_per_flop
 from hwmodel.graph import Op, OpGraph
 from hwmodel.hardware import Chip, Cluster, Pool
 from hwmodel.kernels import columns as c
@@ -14,8 +15,6 @@ from hwmodel.spec.number import Number
 from hwmodel.stages import executions, stage_counts
 from hwmodel.timing import Array, OpTable
 
-LEAST = 0.2
-"""Share of a chip's dynamic power that arithmetic takes at least, whatever its memory draws at full rate."""
 MATRIX = "matrix units "
 
 
@@ -49,7 +48,7 @@ def flop_energy(chip: Chip, dtype: str, running: float = 0.0) -> Number | None:
     dynamic = float(power.tdp_watts) - float(idle_power(chip) or 0.0)
     memory = float(tier.bandwidth_bytes_per_s) * float(tier.energy_joules_per_byte or 0.0)
     peak = float(chip.peaks.by_dtype()[dtype])
-    found = max((1 - running) * dynamic - memory, LEAST * dynamic) / peak
+    found = float(joules_per_flop(dynamic, memory, peak, running))
     return Number(
         found, found / 2, dynamic / peak, "derived: (TDP - idle - running - memory at full rate) / dense peak", "derived"
     )
@@ -60,7 +59,7 @@ def idle_power(chip: Chip) -> Number | None:
     if chip.power.idle_watts is not None or chip.power.tdp_watts is None:
         return chip.power.idle_watts
     tdp = float(chip.power.tdp_watts)
-    return Number(0.15 * tdp, 0.08 * tdp, 0.25 * tdp, "assumption of the project: 15 % of the TDP", "estimated")
+    return Number(IDLE * tdp, 0.08 * tdp, 0.25 * tdp, "assumption of the project: 15 % of the TDP", "estimated")
 
 
 def running_power(chip: Chip, prices: Economics) -> Number:
@@ -112,49 +111,69 @@ def _each(chip: Chip, part: str, prices: Economics) -> Number | None:
     return prices.link_joules_per_byte if part == "link" else chip.tier(part.partition(":")[2]).energy_joules_per_byte
 
 
-def _amounts(graph: OpGraph, table: OpTable, priced: Array, cluster: Cluster, parts: int) -> dict[str, dict[str, float]]:
-    """FLOP and bytes of a step by pool and use, all chips together."""
-    found: dict[str, dict[str, float]] = {pool.name: {} for pool in cluster.pools}
+@dataclass(frozen=True)
+class Use:
+    """A column of an op that uses energy: so much of `part` per micro-batch on every chip of `per`, where that is named."""
+
+    position: int
+    """Of the op."""
+    column: int
+    pool: str
+    part: str
+    spilled: str
+    """The part instead where activations do not fit the cache."""
+    times: float
+    per: str = ""
+    """Pool whose chips each do it; all chips together when empty."""
+
+
+def uses(graph: OpGraph, table: OpTable, cluster: Cluster) -> Iterator[Use]:
+    """All uses of energy of a step; what its kernels answer and chips per pool are all that is missing."""
     types = operand_types(table)
     stages = stage_counts(graph)
+    columns = {position: _of_op(cluster.pool(op.pool), op, types.get(position, ""))
+               for position, op in enumerate(table.ops) if op.kind not in ("transfer", "load")}  # fmt: skip
     for counts in stages:
-        for position, (op, row) in enumerate(zip(table.ops, priced, strict=True)):
-            if op.kind in ("transfer", "load"):
-                continue
-            pool = cluster.pool(op.pool)
-            times = executions(graph, op, counts) * parts * pool.count / len(stages)
-            for part, amount in _of_op(pool, op, row, types.get(position, "")).items():
-                found[op.pool][part] = found[op.pool].get(part, 0.0) + amount * times
-    for op, row in zip(table.ops, priced, strict=True):
-        if op.kind not in ("transfer", "load"):
+        for position, parts in columns.items():
+            op = table.ops[position]
+            times = executions(graph, op, counts) / len(stages)
+            for column, part, spilled in parts:
+                yield Use(position, column, op.pool, part, spilled, times, op.pool)
+    for position, op in enumerate(table.ops):
+        if position in columns:
             continue
-        source, target = (cluster.pool(name) for name in op.way.split(">"))
-        times = graph.segment(op.segment).count * op.repeats.value({}) * parts * (target.count if op.kind == "load" else 1)
-        sent = float(row[c.WIRE_BYTES]) * times
-        uses = found[source.name]
-        uses["link"] = uses.get("link", 0.0) + sent
+        source, target = op.way.split(">")
+        times, per = graph.segment(op.segment).count * op.repeats.value({}), target if op.kind == "load" else ""
+        yield Use(position, c.WIRE_BYTES, source, "link", "link", times, per)
         if op.kind == "load":
-            key = f"memory:{source.chip.main.tier}"
-            uses[key] = uses.get(key, 0.0) + sent
+            read = f"memory:{cluster.pool(source).chip.main.tier}"
+            yield Use(position, c.WIRE_BYTES, source, read, read, times, per)
+
+
+def _amounts(graph: OpGraph, table: OpTable, priced: Array, cluster: Cluster, parts: int) -> dict[str, dict[str, float]]:
+    """FLOP and bytes of a step by pool and use, all chips together; activations that fit the cache stay in it."""
+    found: dict[str, dict[str, float]] = {pool.name: {} for pool in cluster.pools}
+    cache = {pool.name: sum(float(t.capacity_bytes) for t in pool.chip.memory if t.cache) for pool in cluster.pools}
+    count = {pool.name: pool.count for pool in cluster.pools}
+    for use in uses(graph, table, cluster):
+        amount = float(priced[use.position, use.column])
+        if amount > 0:
+            part = use.part if amount <= cache[use.pool] else use.spilled
+            total = found[use.pool]
+            total[part] = total.get(part, 0.0) + amount * use.times * parts * count.get(use.per, 1)
     return found
 
 
-def _of_op(pool: Pool, op: Op, row: Array, dtype: str) -> Mapping[str, float]:
-    """FLOP and bytes of one execution on one chip by use; activations that fit the cache stay in it."""
+def _of_op(pool: Pool, op: Op, dtype: str) -> list[tuple[int, str, str]]:
+    """(column, part, part where activations do not fit the cache) of an op."""
     main = pool.chip.main.tier
-    cache = next((tier for tier in pool.chip.memory if tier.cache), None)
-    kept = cache is not None and row[c.ACTIVATION_BYTES] <= cache.capacity_bytes
-    where = cache.tier if cache is not None and kept else main
-    uses = [
-        (f"{MATRIX}{dtype}", row[c.FLOPS] if dtype else 0.0), (f"memory:{op.tier or main}", row[c.WEIGHT_BYTES]),
-        (f"memory:{op.kv_tier or main}", row[c.KV_BYTES]), (f"memory:{where}", row[c.ACTIVATION_BYTES]),
-        ("link", row[c.WIRE_BYTES]),
+    cache = next((tier.tier for tier in pool.chip.memory if tier.cache), main)
+    found = [
+        (c.FLOPS, f"{MATRIX}{dtype}" if dtype else "", ""), (c.WEIGHT_BYTES, f"memory:{op.tier or main}", ""),
+        (c.KV_BYTES, f"memory:{op.kv_tier or main}", ""), (c.ACTIVATION_BYTES, f"memory:{cache}", f"memory:{main}"),
+        (c.WIRE_BYTES, "link", ""),
     ]  # fmt: skip
-    total: dict[str, float] = {}
-    for part, amount in uses:
-        if amount > 0:
-            total[part] = total.get(part, 0.0) + float(amount)
-    return total
+    return [(column, part, spilled or part) for column, part, spilled in found if part]
 
 
 def operand_types(table: OpTable) -> dict[int, str]:

@@ -8,9 +8,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hwmodel.economics.energy import Part
-from hwmodel.economics.forms import margin, usd_per_million
-from hwmodel.hardware import Chip, Cluster, Pool, with_number
-from hwmodel.prices import HOURS_PER_YEAR, Economics
+from hwmodel.economics.forms import (
+    bought_usd_per_hour,
+    drawn_watts,
+    electricity_usd_per_hour,
+    joules_per_token,
+    margin,
+    mean_watts,
+    usd_per_million,
+    with_memory_at,
+)
+from hwmodel.hardware import Chip, Cluster, MemoryTier, Pool, with_number
+from hwmodel.prices import Economics
 
 COUNTED = {
     "decode": "per output token",
@@ -103,11 +112,8 @@ def cost(cluster: Cluster, work: Work | float, prices: Economics | None = None) 
     if not isinstance(work, Work):
         work = Work(float(work))
     prices = prices or Economics()
-    missing = [pool.chip.name for pool in cluster.pools if hourly(pool, prices) is None]
-    if missing:
-        return None, f"no price is known for {', '.join(dict.fromkeys(missing))}; add price: to the chip's YAML"
-    if unpriced := _unpriced(cluster, prices):
-        return None, unpriced
+    if why := unpriced(cluster, prices):
+        return None, why
     if work.tokens_per_s <= 0:
         return None, "no tokens are produced"
     watts = {pool.name: _watts(pool, work) for pool in cluster.pools}
@@ -153,21 +159,26 @@ def hourly(pool: Pool, prices: Economics) -> tuple[float, str] | None:
     each = purchase_usd(pool.chip, prices) + prices.beside_usd
     said = f"{each:g} USD a chip over {prices.life_years:g} years"
     said += f" at {float(prices.cost_of_capital):.1%}" if prices.cost_of_capital else ""
-    return pool.count * each * prices.yearly_share / HOURS_PER_YEAR, said
+    return bought_usd_per_hour(float(pool.count), each, prices), said
 
 
 def purchase_usd(chip: Chip, prices: Economics) -> float:
     """Purchase price with memory at today's price: each tier that is stated moves it by capacity x difference per GB."""
-    usd = float(chip.price.purchase_usd or 0.0)
-    for tier in chip.memory:
-        now = prices.memory_usd_per_gb.get(tier.tier)
-        if now is not None and not tier.cache and tier.usd_per_gb is not None:
-            usd += float(tier.capacity_bytes) / 1e9 * (float(now) - float(tier.usd_per_gb))
-    return max(0.0, usd)
+    tiers = [(float(t.capacity_bytes), now, float(t.usd_per_gb or 0.0)) for t, now in repriced(chip, prices)]
+    return float(with_memory_at(float(chip.price.purchase_usd or 0.0), tiers))
 
 
-def _unpriced(cluster: Cluster, prices: Economics) -> str:
-    """What is wrong with the stated prices of memory; empty when nothing."""
+def repriced(chip: Chip, prices: Economics) -> list[tuple[MemoryTier, float]]:
+    """Tiers whose memory has another price today, and that price (USD per GB)."""
+    now = prices.memory_usd_per_gb
+    return [(t, float(now[t.tier])) for t in chip.memory if t.tier in now and not t.cache and t.usd_per_gb is not None]
+
+
+def unpriced(cluster: Cluster, prices: Economics) -> str:
+    """Say why no cost is known: a chip without a price, or what is wrong with the stated prices of memory; else empty."""
+    missing = [pool.chip.name for pool in cluster.pools if hourly(pool, prices) is None]
+    if missing:
+        return f"no price is known for {', '.join(dict.fromkeys(missing))}; add price: to the chip's YAML"
     for name in prices.memory_usd_per_gb:
         tiers = [tier for pool in cluster.pools for tier in pool.chip.memory if tier.tier == name and not tier.cache]
         if not tiers:
@@ -182,8 +193,8 @@ def _watts(pool: Pool, work: Work) -> tuple[float, bool] | None:
     parts, tdp = work.energy.get(pool.name), pool.chip.power.tdp_watts
     if parts is None or tdp is None or work.time_s <= 0:
         return None
-    each = sum(part.joules for part in parts) / work.time_s / pool.count
-    return min(each, float(tdp)), each > float(tdp)
+    held, each = drawn_watts(sum(part.joules for part in parts), work.time_s, float(pool.count), float(tdp))
+    return float(held), each > float(tdp)
 
 
 def _pool_cost(pool: Pool, work: Work, prices: Economics, watts: tuple[float, bool] | None) -> PoolCost:
@@ -194,8 +205,10 @@ def _pool_cost(pool: Pool, work: Work, prices: Economics, watts: tuple[float, bo
     idle = per_million * (1 - min(1.0, work.busy.get(pool.name, 1.0)) * used)
     each = 0.0 if rented(pool.chip, prices) else purchase_usd(pool.chip, prices) + prices.beside_usd
     draw = None if watts is None else watts[0] * pool.count
-    mean = 0.0 if watts is None else watts[0] * used + _idle(pool, work) * (1 - used)
-    joules = None if watts is None else mean * pool.count / (work.tokens_per_s * used)
+    joules = None
+    if watts is not None:
+        mean = mean_watts(watts[0], _idle(pool, work), used)
+        joules = joules_per_token(mean, float(pool.count), work.tokens_per_s, used)
     capped = watts is not None and watts[1]
     return PoolCost(pool.name, per_hour, per_million, idle, draw, joules, capped, each, electricity)
 
@@ -217,10 +230,8 @@ def _electricity(pool: Pool, work: Work, prices: Economics, watts: tuple[float, 
         return 0.0
     each = float(pool.chip.power.tdp_watts or 0.0)
     if watts is not None:
-        each = watts[0] * float(prices.utilisation) + _idle(pool, work) * (1 - float(prices.utilisation))
-    return (
-        pool.count * (each + float(prices.host_power_watts)) * float(prices.pue) * float(prices.electricity_usd_per_kwh) / 1e3
-    )
+        each = mean_watts(watts[0], _idle(pool, work), float(prices.utilisation))
+    return electricity_usd_per_hour(float(pool.count), each, prices)
 
 
 def _uses(work: Work) -> tuple[dict[str, Any], ...]:

@@ -90,7 +90,7 @@ def unit_s(s: Serving, k: int, r: int, units: int) -> float:
     kind = s.inst[k, c.STEPS]
     most = max(tokens, min(s.inst[k, c.BUDGET], AT_MOST))
     flat = along(s, kind, c.LINEAR, float(most), c.BY_TOKENS) + along(s, kind, c.SHARED, float(most), c.BY_TOKENS)
-    return flat * tokens / most + chunk_s(s, k, 1, tokens, units * tokens)
+    return flat * tokens / most + chunk_s(s, k, 1, 1, 1, float(tokens), float(units * tokens))
 
 
 @inner
@@ -166,6 +166,21 @@ def let_in(s: Serving, k: int, limit: int) -> int:
     leave_queue(s, k)
     s.req[r, c.STATE] = c.RUNNING
     s.req[r, c.TAKE] = take
-    s.batch[k, s.inst[k, c.BATCH]] = r
-    s.inst[k, c.BATCH] += 1
+    join(s, k, r)
     return take
+
+
+@inner
+def join(s: Serving, k: int, r: int) -> None:
+    """Put a request on the batch of instance k, on the rank with the fewest sequences."""
+    ranks, rows = s.inst[k, c.RANKS], s.inst[k, c.BATCH]
+    s.req[r, c.RANK] = 0
+    if ranks > 1:
+        s.rank[k, :ranks, c.RANK_ROWS] = 0.0
+        for i in range(rows):
+            s.rank[k, s.req[s.batch[k, i], c.RANK], c.RANK_ROWS] += 1.0
+        for rank in range(1, ranks):
+            if s.rank[k, rank, c.RANK_ROWS] < s.rank[k, s.req[r, c.RANK], c.RANK_ROWS]:
+                s.req[r, c.RANK] = rank
+    s.batch[k, rows] = r
+    s.inst[k, c.BATCH] = rows + 1

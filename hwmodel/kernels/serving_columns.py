@@ -19,7 +19,9 @@ HIT, LOADED, PREEMPTED, REASON, ORIGIN = 11, 12, 13, 14, 15
 rejected; where it was prefilled."""
 GOAL, ORIGIN_UNITS, ORIGIN_PAGES = 16, 17, 18
 """Tokens after which this instance is done with it: OUTPUT, or 1 where it only prefills; what it still holds at its origin."""
-N_REQUEST = 19
+RANK = 19
+"""Which attention data parallel rank of its instance has it."""
+N_REQUEST = 20
 
 # requests, times in s: (requests, N_TIME)
 ARRIVAL, SCHEDULED, FIRST, LAST, FINISH = 0, 1, 2, 3, 4
@@ -53,9 +55,8 @@ requests; requests here."""
 PEAK, LONGEST_PREFIX, PREFILLS, DECODES, INFLIGHT = 27, 28, 29, 30, 31
 """Most pages in use; 1: the longest cached prefix is admitted first; prompt tokens and decode tokens computed; sequences
 whose KV is on the way here."""
-PAGE, PER_UNIT, RANKS, DECODE_UNIT = 32, 33, 34, 35
-"""Tokens of a page; pages of a unit; ranks that share the sequences of a step; sequences for which one node of the decode
-table stands."""
+PAGE, PER_UNIT, RANKS, MICRO_BATCHES = 32, 33, 34, 35
+"""Tokens of a page; pages of a unit; ranks that share the sequences of a step; micro-batches of a step at most."""
 HELD_BACK, COMPUTES = 36, 37
 """1: the first waiting request waits for room to read its KV into; the waiting request that is to compute its prompt although
 lower tiers have some of it, -1 for none."""
@@ -68,9 +69,15 @@ those were; until when the outgoing link is busy."""
 TOKEN_SEND_S, SEND_LATENCY_S, HELD_TOKEN_S, USED_TOKEN_S, SENT_TOKENS = 6, 7, 8, 9, 10
 """s per KV token to send and s before the first; integrals over iterations of the tokens that running sequences hold room
 for and of those they use; tokens sent."""
-SEQUENCE_S, PROMPT_S, STRETCH = 11, 12, 13
-"""Host time of a step per decoding sequence and per prompt that ends; what prompts add to a step, in units of its price."""
-N_METER = 14
+SEQUENCE_S, PROMPT_S, STRETCH, HOST_S = 11, 12, 13, 14
+"""Host time of a step per decoding sequence and per prompt that ends; what prompts add to a step, in units of its price; host
+time of every step."""
+N_METER = 15
+
+RANK_ROWS, RANK_CONTEXT, RANK_CHUNKS, RANK_NEW, RANK_CHUNKED_S, RANK_ENDS = 0, 1, 2, 3, 4, 5
+"""What a rank does in the step being timed: decoding sequences and the sum of their contexts; prompt chunks, their tokens, the
+mean of their attention (s); prompts that give their first token."""
+N_RANK = 6
 
 # roles
 MIXED, PREFILL_ONLY, DECODE_ONLY = 0, 1, 2
@@ -95,8 +102,8 @@ nobody holds, whose anchor is the last id."""
 
 BY_TOKENS, BY_SEQUENCES, BY_CONTEXT, BY_CHUNKS, BY_NEW, BY_CACHED = 0, 1, 2, 3, 4, 5
 """Axes of the step tables."""
-LINEAR, SHARED, HEAD_TABLE, DECODE_TABLE, PREFILL_TABLE = 6, 7, 8, 9, 10
-"""Rows of `axis` that say where the step tables begin."""
+LINEAR, SHARED, HEAD_TABLE, DECODE_TABLE, PREFILL_TABLE, LANES = 6, 7, 8, 9, 10, 11
+"""Rows of `axis` that say where the step tables begin; of LANES also how many there are."""
 
 BINS_PER_OCTAVE, OCTAVES = 128, 40
 """Histogram of token gaps: bins a factor 2^(1/128) wide from 2^-20 s up."""
@@ -130,13 +137,16 @@ class Serving(NamedTuple):
     """(instances, tiers, N_TIER) int."""
     tier_s: np.ndarray
     """(instances, tiers, N_TIER_S) s."""
+    rank: np.ndarray
+    """(instances, ranks, N_RANK) float: scratch of the step being timed."""
     table: np.ndarray
     """(kinds, values) s: the step tables of each kind of instance, one behind the other: over tokens of a rank, over tokens,
-    over sequences, over (sequences, context), over (chunks, new, cached tokens)."""
+    over sequences, over (sequences, context), over (chunks, new, cached tokens); then, lane by lane, over tokens of a rank,
+    over tokens, and the share that the lane has of the head, of decode and of prefill attention."""
     axes: np.ndarray
-    """(6, nodes) float: nodes of tokens, sequences, contexts, chunks, new and cached tokens of a chunk."""
+    """(kinds, 6, nodes) float: nodes of tokens, sequences, contexts, chunks, new and cached tokens of a chunk."""
     axis: np.ndarray
-    """(11, 3) int: how each axis is spaced (dense nodes, nodes per octave, nodes), then where each table begins."""
+    """(kinds, 12, 3) int: how each axis is spaced (dense nodes, nodes per octave, nodes), then where each table begins."""
     gaps: np.ndarray
     """(bins,) int: histogram of gaps between tokens."""
     total: np.ndarray

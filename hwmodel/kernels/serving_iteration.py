@@ -15,7 +15,7 @@ from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import publish, release
 from hwmodel.kernels.serving_queue import best_first
-from hwmodel.kernels.serving_steps import chunk_s, gap_bin, step_s
+from hwmodel.kernels.serving_steps import chunk_s, gap_bin, parts_of, step_s
 
 orca, prefill_first, sarathi = serving_orca.schedule, serving_prefill_first.schedule, serving_sarathi.schedule
 static, vllm = serving_static.schedule, serving_vllm.schedule
@@ -40,39 +40,45 @@ def schedule(s: Serving, k: int) -> None:
 @inner
 def measure(s: Serving, k: int, now: float) -> float:
     """Seconds of the iteration that the batch was given; 0 when it has nothing to compute."""
-    rows = active = new = chunks = ends = 0
-    context, chunked = 0.0, 0.0
+    rows = active = new = chunks = 0
+    s.rank[k, : s.inst[k, c.RANKS]] = 0.0
     for i in range(s.inst[k, c.BATCH]):
         r = s.batch[k, i]
-        take = s.req[r, c.TAKE]
-        if take == 0:
-            if s.inst[k, c.RULE] == c.STATIC:  # a row that has ended is computed all the same
-                rows += 1
-                context += s.req[r, c.COMPUTED]
-            continue
-        active += 1
-        if decodes(s, r):
+        take, rank = s.req[r, c.TAKE], s.req[r, c.RANK]
+        active += take > 0
+        if decodes(s, r) if take > 0 else s.inst[k, c.RULE] == c.STATIC:  # a row that has ended is computed all the same
             rows += 1
-            context += s.req[r, c.COMPUTED]
-            s.inst[k, c.ROWS] += 1
-            continue
-        if s.when[r, c.SCHEDULED] < 0:
-            s.when[r, c.SCHEDULED] = now
-        new += take
-        chunks += 1
-        if s.req[r, c.COMPUTED] + take == s.req[r, c.PROMPT] + s.req[r, c.MADE]:
-            ends += 1
+            s.rank[k, rank, c.RANK_ROWS] += 1.0
+            s.rank[k, rank, c.RANK_CONTEXT] += s.req[r, c.COMPUTED]
+            s.inst[k, c.ROWS] += take > 0
+        elif take > 0:
+            if s.when[r, c.SCHEDULED] < 0:
+                s.when[r, c.SCHEDULED] = now
+            new += take
+            chunks += 1
+            s.rank[k, rank, c.RANK_NEW] += take
+            s.rank[k, rank, c.RANK_CHUNKS] += 1.0
+            s.rank[k, rank, c.RANK_ENDS] += s.req[r, c.COMPUTED] + take == s.req[r, c.PROMPT] + s.req[r, c.MADE]
     if active == 0:
         return 0.0
     if chunks > 0:
-        for i in range(s.inst[k, c.BATCH]):
-            r = s.batch[k, i]
-            if s.req[r, c.TAKE] > 0 and not decodes(s, r):
-                chunked += chunk_s(s, k, chunks, s.req[r, c.TAKE], s.req[r, c.COMPUTED]) / chunks
+        attend(s, k, chunks, parts_of(s, k, rows, chunks))
     s.inst[k, c.SLOTS] += rows
     s.inst[k, c.PREFILLS] += new
     s.inst[k, c.DECODES] += rows
-    return step_s(s, k, rows, context, new, chunks, chunked, ends)
+    return step_s(s, k, rows, new, chunks)
+
+
+@inner
+def attend(s: Serving, k: int, chunks: int, parts: int) -> None:
+    """Mean attention (s) of the prompt chunks of every rank."""
+    for i in range(s.inst[k, c.BATCH]):
+        r = s.batch[k, i]
+        take, rank = s.req[r, c.TAKE], s.req[r, c.RANK]
+        if take > 0 and not decodes(s, r):
+            own = s.rank[k, rank, c.RANK_CHUNKS]
+            each = chunk_s(s, k, int(own), chunks, parts, float(take), float(s.req[r, c.COMPUTED]))
+            s.rank[k, rank, c.RANK_CHUNKED_S] += each / own
 
 
 @inner

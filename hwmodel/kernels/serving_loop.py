@@ -5,6 +5,7 @@ from numba import njit
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.schedule import pop, push
+from hwmodel.kernels.serving_admit import join
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_iteration import answer, finish, start
 from hwmodel.kernels.serving_jit import inner
@@ -101,8 +102,7 @@ def moved(s: Serving, r: int, now: float) -> tuple[int, int]:
     s.req[r, c.STATE] = c.RUNNING
     s.when[r, c.TRANSFER_S] += now
     publish(s, k, r)
-    s.batch[k, s.inst[k, c.BATCH]] = r
-    s.inst[k, c.BATCH] += 1
+    join(s, k, r)
     s.inst[k, c.INFLIGHT] -= 1
     return k, origin
 

@@ -8,6 +8,8 @@ Sums: task_op, task_repeats (T,), blocks (B + 1,) first task of each block; the 
 held_stage, held_beside, held_times: executions of an op by one chip of a pool in one stage per micro-batch; step_times (U,) by
 a micro-batch on its way through all layers; bound_name (U, N_TIERS + 1) what an op bound by tier -1, 0, 1, ... is called;
 layer_op, layer_row, layer_times: executions in one layer of a row of layers; expert_op: the op whose loads are told, -1.
+Uses: op, column (E,) what is counted; slot, spilled (E,) into which sum, and where it does not fit the cache of device row
+`row` (E,); times (E,) per micro-batch.
 """
 
 from typing import NamedTuple
@@ -43,6 +45,15 @@ KINDS = (
     "experts",
 )
 """Kinds of op that are priced here; tables with others (a user's own) go the general way."""
+_WORK = (c.FLOPS, c.WEIGHT_BYTES, c.ACTIVATION_BYTES)
+_ATTENTION = (c.FLOPS, c.KV_BYTES, c.ACTIVATION_BYTES)
+_SENT = (c.WIRE_BYTES,)
+FILLED = {
+    "gemm": _WORK, "stream": (c.WEIGHT_BYTES, c.KV_BYTES, c.ACTIVATION_BYTES), "attention_decode": _ATTENTION,
+    "attention_prefill": _ATTENTION, "collective": _SENT, "transfer": _SENT, "load": _SENT, "scan": _ATTENTION,
+    "experts": _WORK,
+}  # fmt: skip
+"""FLOP and bytes that a kind may have; its other amounts are always 0."""
 N_DIMS, N_CONSTS = 6, 10
 COMPUTE, LINK, OVERHEAD, MEMORY = 0, 1, 2, 3
 """Codes of what bounds a step or a layer; MEMORY + i is memory tier number i by name."""
@@ -89,6 +100,17 @@ class Sums(NamedTuple):
     layer_times: np.ndarray
 
 
+class Uses(NamedTuple):
+    """What uses energy."""
+
+    op: np.ndarray
+    column: np.ndarray
+    slot: np.ndarray
+    spilled: np.ndarray
+    row: np.ndarray
+    times: np.ndarray
+
+
 class Room(NamedTuple):
     """Room to work in for one point after the other."""
 
@@ -106,6 +128,7 @@ class Room(NamedTuple):
     lanes_free: np.ndarray
     skip: np.ndarray
     ends: np.ndarray
+    used: np.ndarray
 
 
 class Sizes(NamedTuple):
@@ -121,6 +144,7 @@ class Sizes(NamedTuple):
     prefill: int
     rounds: int
     many: int
+    slots: int
 
 
 @bare
@@ -274,8 +298,25 @@ def lanes(sums: Sums, sizes: Sizes, seconds: np.ndarray, parts: float, room: np.
 
 
 @bare
+def used(priced: np.ndarray, uses: Uses, device: np.ndarray, parts: float, room: np.ndarray, out: np.ndarray, at: int,
+         q: int) -> None:  # fmt: skip
+    """Write the sums (FLOP, B) of what uses energy, all micro-batches; room : (slots,).
+
+    Activations stay in a cache that they fit.
+    """
+    room[:] = 0.0
+    for e in range(uses.op.shape[0]):
+        amount, slot = priced[uses.op[e], uses.column[e]], uses.slot[e]
+        if slot != uses.spilled[e] and amount > device[uses.row[e], c.CACHE_BYTES]:
+            slot = uses.spilled[e]
+        room[slot] += amount * uses.times[e]
+    for slot in range(room.shape[0]):
+        out[at + slot, q] = room[slot] * parts
+
+
+@bare
 def table(
-    ops: Ops, sums: Sums, sizes: Sizes, room: Room, bins: np.ndarray, logs: np.ndarray, varied: np.ndarray,
+    ops: Ops, sums: Sums, uses: Uses, sizes: Sizes, room: Room, bins: np.ndarray, logs: np.ndarray, varied: np.ndarray,
     routing: np.ndarray, over_at: np.ndarray, over: np.ndarray, parts: np.ndarray, host: np.ndarray, priced: np.ndarray,
     given: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
@@ -283,15 +324,16 @@ def table(
     values, device, seconds = room.values, room.device, room.seconds
     at_rows = 3 + N_POOL * sizes.pools
     at_lanes = at_rows + 2 * sizes.rows
+    at_uses = at_lanes + sizes.lanes
     for q in range(varied.shape[0]):
         for k in range(varied.shape[1]):
             values[k] = varied[q, k]
+        for k in range(over_at.shape[0]):
+            device[over_at[k, 0], over_at[k, 1]] = over[k, q]
         one = room.one
         if priced.shape[0] > 0:
             one = priced[q]
         else:
-            for k in range(over_at.shape[0]):
-                device[over_at[k, 0], over_at[k, 1]] = over[k, q]
             price_point(ops, values, bins[routing[q]], logs[routing[q]], device, room.dims, one)
         for k in range(seconds.shape[0]):
             seconds[k] = 0.0
@@ -327,23 +369,24 @@ def table(
         chips(one, sums, sizes, cut, host[q], time, room.chips, out, 3, q)
         layers(one, sums, sizes, cut, room.rows, out, at_rows, q)
         lanes(sums, sizes, seconds, cut, room.lanes, out, at_lanes, q)
+        used(one, uses, device, cut, room.used, out, at_uses, q)
         u = sizes.expert_op
-        if u >= 0:
-            own, known = bins[routing[q], ops.bin[u]], logs[routing[q], ops.bin[u]]
-            tokens, here = values[ops.slot[u, 0]], 0.0
+        if u >= 0:  # pairs and experts hit, as the op counted them
+            own, here = bins[routing[q], ops.bin[u]], 0.0
             for k in range(own.shape[0]):
                 here += own[k, 1]
-            out[at_lanes + sizes.lanes, q] = routed_tokens(tokens, own) / here
-            out[at_lanes + sizes.lanes + 1, q] = known_distinct(tokens, own, known)
+            area = values[ops.slot[u, 2]] * values[ops.slot[u, 3]]
+            out[at_uses + sizes.slots, q] = one[u, c.FLOPS] / (2.0 * area * here)
+            out[at_uses + sizes.slots + 1, q] = one[u, c.WEIGHT_BYTES] / (area * ops.consts[u, 0])
 
 
 @njit(cache=True, nogil=True)
 def evaluate(
-    ops: Ops, sums: Sums, sizes: Sizes, constant: np.ndarray, varied: np.ndarray, bins: np.ndarray, logs: np.ndarray,
-    routing: np.ndarray, base: np.ndarray, over_at: np.ndarray, over: np.ndarray, parts: np.ndarray, host: np.ndarray,
-    priced: np.ndarray, given: np.ndarray, out: np.ndarray,
+    ops: Ops, sums: Sums, uses: Uses, sizes: Sizes, constant: np.ndarray, varied: np.ndarray, bins: np.ndarray,
+    logs: np.ndarray, routing: np.ndarray, base: np.ndarray, over_at: np.ndarray, over: np.ndarray, parts: np.ndarray,
+    host: np.ndarray, priced: np.ndarray, given: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
-    """Fill the columns of many points: step, makespan (s), bound, then pools, layers, lanes, tokens per expert, experts hit.
+    """Fill the columns of many points: step, makespan (s), bound, pools, layers, lanes, uses, tokens per expert, experts hit.
 
     constant : values of all slots, the first of which `varied` (points, n) replaces; bins : (routings, bins, N_BINS, 2);
     logs : (routings, bins, N_BINS); routing : (points,) int; base : (rows, N_DEVICE); over_at : (m, 2) row and column of the
@@ -358,5 +401,6 @@ def evaluate(
         np.zeros((sizes.rows, sizes.names)), np.zeros((sizes.stages, sizes.lanes)), np.zeros((4, tokens, N_STATE), np.int64),
         np.zeros((4, tokens)), np.zeros((4, sizes.stages * sizes.lanes)),
         np.zeros(sums.lane.shape[0], np.int64), np.zeros(sizes.many),
+        np.zeros(sizes.slots),
     )  # fmt: skip
-    table(ops, sums, sizes, room, bins, logs, varied, routing, over_at, over, parts, host, priced, given, out)
+    table(ops, sums, uses, sizes, room, bins, logs, varied, routing, over_at, over, parts, host, priced, given, out)

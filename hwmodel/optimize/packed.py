@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.chain import chain
 from hwmodel.economics import Work, hourly, spending
 from hwmodel.economics.energy import energy
 from hwmodel.fit import largest
@@ -17,7 +18,7 @@ from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.optimize.space import Choice
 from hwmodel.partition import partition
 from hwmodel.scenario import Scenario
-from hwmodel.timeline import Program, busy_s, floors, makespan, period, program
+from hwmodel.timeline import Program, busy_s, floors, periods, program
 from hwmodel.timing import Array, OpTable, device_array, pack, points, price
 
 Ints = NDArray[np.int64]
@@ -54,9 +55,10 @@ class Packed:
     def times(self, batches: Ints, parts: int) -> Array:
         """The step's time (s) at every batch, as `run` schedules it."""
         found = np.zeros(len(batches))
-        whole = makespan if self.scenario.workload.phase == "prefill" else period
+        whole = 0 if self.scenario.workload.phase == "prefill" else 1
         for where, order, durations in self._durations(batches, parts):
-            found[where] = [whole(order, row) for row in durations]
+            links = chain(order)  # micro-batches as tokens, where the plan is such
+            found[where] = [(links.times(row, order.batches) if links else periods(order, row))[whole] for row in durations]
         return found + self.host_s
 
     def spending(self, batches: Ints, parts: int, times: Array) -> Array:

@@ -33,17 +33,28 @@ def served(found: dict[str, Any]) -> RenderableType:
 
 
 def _searched(found: dict[str, Any]) -> list[RenderableType]:
-    """What a search looked at, and what it found."""
-    tried, heads = found["tried"], ("prefill", "decode", "USD/h", "good")
-    if found["what"] == "ratio":
-        rows = [(str(t["prefill"]), str(t["decode"]), f"{t['per_hour']:,.2f}", f"{t['goodput_share']:.1%}") for t in tried]
-        grid, best = table("searched", heads, rows, 0), f"{found['prefill']} prefill and {found['decode']} decode instances"
-    else:
-        lines = [(str(t["instances"]), f"{t['rate_scale']:.3g}", f"{t['goodput_share']:.1%}") for t in tried]
-        grid, best = table("searched", ("instances", "rate", "good"), lines, 0), f"{found['instances']} instances"
-    wanted = f"{found['share']:.0%} of the requests good"
-    said = f"{best}, {found['chips']} chips" if found["met"] else "nothing that was tried"
-    return [grid, Text(f"found: {said}, for {wanted}", style="bold")]
+    """What a search tried, and how sure its answer is."""
+    apart = "prefill" in found
+    rows = [
+        ((f"{t['prefill']} + {t['decode']}" if apart else str(t["instances"])), f"{t['rate_scale']:.3g}",
+         f"{t['goodput_share']:.1%}", f"{t['goodput_low']:.1%} to {t['goodput_high']:.1%}", f"{t['good_per_s']:.3g}/s")
+        for t in found["tried"]
+    ]  # fmt: skip
+    head = ("prefill + decode" if apart else "instances", "rate", "good", "95 % interval", "goodput")
+    size = f"{found['prefill']} prefill + {found['decode']} decode" if apart else f"{found['instances']}"
+    best = f"found: {size} instances ({found['chips']} chips) at {found['rate_scale']:.3g} times the rate: "
+    best += f"{found['goodput_share']:.1%} good ({found['goodput_low']:.1%} to {found['goodput_high']:.1%} over "
+    best += f"{_times(found['seeds'], 'seed')}); {_doubt(found['doubt'])}"
+    return [table("searched", head, rows, 0), Text(best)]
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _doubt(said: dict[str, Any]) -> str:
+    """Good requests at the ends of the step's interval."""
+    return f"{said['share_low']:.1%} to {said['share_high']:.1%} if steps are as slow or quick as their 80 % interval allows"
 
 
 def _totals(found: dict[str, Any]) -> RenderableType:
@@ -51,6 +62,7 @@ def _totals(found: dict[str, Any]) -> RenderableType:
     slo = ", ".join(f"{name.removesuffix('_s').upper()} {_s(limit)}" for name, limit in good["slo"].items()) or "no target"
     lines = [
         ("goodput", f"{good['share']:.1%} of the requests, {good['requests_per_s']:.3g}/s ({slo})"),
+        *((("", _doubt(good["doubt"])),) if "doubt" in good else ()),
         ("output", f"{found['output_tokens_per_s']:,.1f} tokens/s"),
         ("prefix hits", f"{found['prefix_hit_rate']:.1%} of the input tokens"),
         ("preemptions", f"{found['preemptions']:,}"),

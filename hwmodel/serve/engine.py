@@ -181,6 +181,7 @@ def _state(requests: Requests, fleet: Fleet) -> tuple[Serving, Ints]:
     state = Serving(
         req=req, when=when, inst=_instances(fleet, members, per_unit), meter=_meters(members),
         batch=np.full((len(members), most), -1),
+        rank=np.zeros((len(members), max(kind.ranks for kind in kinds), c.N_RANK)),
         starts=requests.starts.astype(np.int64), blocks=requests.blocks.astype(np.int64),
         cache=cache, gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64),
         total=np.zeros(c.N_TOTAL), follow=_followers(requests), **stacked(kinds),
@@ -221,12 +222,8 @@ def _instances(fleet: Fleet, members: list[Group], per_unit: int) -> Ints:
         row[c.MAX_SEQS], row[c.BUDGET], row[c.CHUNKED] = rule.max_sequences, rule.budget, rule.chunked
         row[c.CAPACITY] = row[c.FREE] = group.pages
         row[c.WATERMARK], row[c.RESERVE] = int(rule.watermark * group.pages), rule.reserved_tokens
-        row[c.PAGE], row[c.PER_UNIT], row[c.RANKS], row[c.DECODE_UNIT] = (
-            fleet.page,
-            per_unit,
-            group.steps.ranks,
-            group.steps.unit,
-        )
+        row[c.PAGE], row[c.PER_UNIT] = fleet.page, per_unit
+        row[c.RANKS], row[c.MICRO_BATCHES] = group.steps.ranks, group.steps.micro_batches
         row[c.LONGEST_PREFIX] = rule.longest_prefix
         row[[c.HEAD, c.TAIL, c.INCOMING, c.INCOMING_TAIL, c.COMPUTES]] = -1
     return inst
@@ -237,7 +234,8 @@ def _meters(members: list[Group]) -> Array:
     for k, group in enumerate(members):
         meter[k, [c.TOKEN_SEND_S, c.SEND_LATENCY_S]] = group.wire.token_s, group.wire.latency_s
         steps = group.steps
-        meter[k, [c.SEQUENCE_S, c.PROMPT_S, c.STRETCH]] = steps.sequence_s, steps.prompt_s, steps.stretch
+        added = steps.sequence_s, steps.prompt_s, steps.stretch, steps.host_s
+        meter[k, [c.SEQUENCE_S, c.PROMPT_S, c.STRETCH, c.HOST_S]] = added
     return meter
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.graph import Op, OpGraph
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.schedule import PREVIOUS
 from hwmodel.placing import place
 from hwmodel.scenario import Scenario
 from hwmodel.served.around import around
@@ -51,11 +53,13 @@ class Priced:
         order = self.order
         return order.batches == 1 and order.stages == 1 and order.ends_whole and len(order.lanes) == 1
 
+    @property
+    def most(self) -> int:
+        """Micro-batches at most."""
+        return max(self.graph.micro_batches, self.graph.pipeline_batches)
+
     def symbols(self, points: Array) -> Array:
-        """Points as the table wants them: (n, symbols)."""
-        most = max(self.graph.micro_batches, self.graph.pipeline_batches)
-        if most > 1:
-            return np.array([self._row(point, most) for point in points])
+        """Points as the table wants them, those of one micro-batch: (n, symbols)."""
         found = np.zeros((len(points), len(self.table.symbols)))
         known = ("decode_sequences", "decode_context", "prefill_sequences", "prefill_new", "prefill_cached")
         values = dict(zip(known, points.T, strict=True))
@@ -63,54 +67,75 @@ class Priced:
             found[:, i] = values.get(name, 1.0 if name == "decode_queries" else self.graph.degrees.get(name, 0))
         return found
 
-    def _row(self, point: Array, most: int) -> list[float]:
+    def _row(self, point: Array) -> list[float]:
+        """One whole step as the table wants it, cut into micro-batches as `Workload` does."""
         decoding, context, prompts, new, cached = (int(value) for value in point)
         what = Workload(
             phase="mixed" if decoding and prompts else "decode" if decoding else "prefill", batch=max(1, decoding or prompts),
             context=max(1, context), new_tokens=max(1, new), cached=cached, prefill_batch=max(1, prompts),
         )  # fmt: skip
-        row = self.graph.symbols(what.symbols(what.parts(most)))
+        row = self.graph.symbols(what.symbols(what.parts(self.most)))
         return [float(row[name]) for name in self.table.symbols]
+
+    @cached_property
+    def _orders(self) -> dict[int, Program]:
+        return {self.order.batches: self.order}
 
     def _order_of(self, point: Array) -> Program:
         """The order of work when a batch fills fewer micro-batches than the plan has."""
-        most = max(self.graph.micro_batches, self.graph.pipeline_batches)
-        parts = Workload(phase="decode", batch=max(1, int(point[0] or point[2])), context=1).parts(most)
-        return self.order if parts == self.order.batches else program(self.graph, self.table, parts)
-
-    def prices(self, points: Array) -> Array:
-        """(points, ops, N_OUT)."""
-        return price(self.table, self.symbols(points), self.device)
+        parts = Workload(phase="decode", batch=max(1, int(point[0] or point[2])), context=1).parts(self.most)
+        if parts not in self._orders:
+            self._orders[parts] = program(self.graph, self.table, parts)
+        return self._orders[parts]
 
     def exact(self, points: Array) -> Array:
-        """Seconds of every point: every op priced, the step scheduled in steady state, and what the stack adds per kernel."""
+        """Seconds of whole steps: every op priced, with what the stack adds to it, and the step scheduled in steady state."""
         found = []
         for start in range(0, len(points), AT_ONCE):
             some = points[start : start + AT_ONCE]
-            rows = self.prices(some)
-            steps = [
-                period(self._order_of(point), seconds(self._order_of(point), row))
-                for point, row in zip(some, rows, strict=True)
-            ]
-            found.append(self.host_s + np.array(steps) + self.added_s(self.part != ""))
+            asked = np.array([self._row(point) for point in some]) if self.most > 1 else self.symbols(some)
+            rows = price(self.table, asked, self.device)
+            if self.additive:  # what neighbours hide of one another may be more than an op takes: only the sum counts
+                steps = rows[:, :, c.TIME] @ self.times + self.times @ self.added
+            else:
+                rows[:, :, c.TIME] = np.maximum(0.0, rows[:, :, c.TIME] + self.added)
+                orders = [self._order_of(point) for point in some]
+                steps = np.array([period(order, seconds(order, row)) for order, row in zip(orders, rows, strict=True)])
+            found.append(self.host_s + steps)
         return np.concatenate(found)
 
-    def parts(self, points: Array, names: tuple[str, ...]) -> dict[str, Array]:
-        """Seconds of the named parts of a step at every point."""
-        found: dict[str, list[Array]] = {name: [] for name in names}
-        for start in range(0, len(points), AT_ONCE):
-            rows = self.prices(points[start : start + AT_ONCE])
-            for name in names:
-                chosen = self.part == name
-                time = (rows[:, :, c.TIME] * self.times)[:, chosen].sum(axis=1) + self.added_s(chosen)
-                if name == "linear":
-                    time = time + self.host_s
-                found[name].append(time)
-        return {name: np.concatenate(value) for name, value in found.items()}
+    def sums(self, points: Array, weights: Array) -> Array:
+        """Seconds of ops at points of one micro-batch, summed with weights (sums, ops), what the stack adds included.
 
-    def added_s(self, chosen: NDArray[np.bool_]) -> float:
-        """What the stack adds to some of the ops in a step."""
-        return float((self.times * self.added)[chosen].sum())
+        Returns
+        -------
+        (points, sums)
+        """
+        found = []
+        for start in range(0, len(points), AT_ONCE):
+            rows = price(self.table, self.symbols(points[start : start + AT_ONCE]), self.device)[:, :, c.TIME] + self.added
+            found.append((rows if self.additive else np.maximum(0.0, rows)) @ weights.T)
+        return np.concatenate(found)
+
+    @cached_property
+    def way(self) -> Array:
+        """How often each op runs in a step as far as the next one waits for it, (ops,): what is fetched ahead is hidden."""
+        order, found = self.order, self.times.copy()
+        for task in range(len(order.order)):
+            if PREVIOUS in order.input[order.inputs[task] : order.inputs[task + 1]]:
+                found[order.order[task]] = 0.0
+        return found
+
+    @cached_property
+    def lanes(self) -> Array:
+        """How often each op runs in a step on every lane of every stage, (lanes, ops); none when a step is a sum."""
+        order = self.order
+        found = np.zeros((order.stages, len(order.lanes), len(self.table.ops)))
+        for segment, stage in zip(order.segment, order.stage, strict=True):
+            for task in range(order.tasks[segment], order.tasks[segment + 1]):
+                found[stage, order.lane[task], order.order[task]] += order.repeats[task]
+        rows = found.reshape(-1, len(self.table.ops))
+        return rows[rows.any(axis=1)] if not self.additive else np.zeros((0, len(self.table.ops)))
 
 
 def priced(scenario: Scenario, phase: str, stack: Stack | None) -> Priced:
@@ -129,7 +154,7 @@ def priced(scenario: Scenario, phase: str, stack: Stack | None) -> Priced:
     table = pack(graph, scenario.cluster, work.routing)
     hosts = [float(pool.chip.execution.step_s or 0) for pool in scenario.cluster.pools]
     host = 0.0 if stack else max(hosts, default=0.0)  # what was fitted of a stack holds the host's work
-    order = program(graph, table, max(graph.micro_batches, graph.pipeline_batches))
+    order = program(graph, table, max(graph.micro_batches, graph.pipeline_batches, 1))
     part = np.array([_part(op) for op in table.ops])
     return Priced(
         scenario,

@@ -13,6 +13,7 @@ from hwmodel.economics import cost
 from hwmodel.kernels import serving_columns as c
 from hwmodel.run import run as run_step
 from hwmodel.serve import metrics
+from hwmodel.serve.doubt import doubtful
 from hwmodel.serve.engine import REASONS, Run
 from hwmodel.serve.simulate import Answer
 
@@ -54,7 +55,9 @@ def to_dict(answer: Answer) -> dict[str, Any]:
         "warnings": warnings(answer), "version": __version__,
     }  # fmt: skip
     if answer.found is not None:
-        found["find"] = {**answer.found, "instances": sum(g.instances for g in run.fleet.groups), "chips": answer.service.chips}
+        found["find"] = dict(answer.found)
+    elif answer.slo:
+        found["goodput"]["doubt"] = doubtful(answer, [run.requests])
     return found
 
 
@@ -142,8 +145,10 @@ def _cost(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, s
 
 
 def _floor(answer: Answer) -> dict[str, float]:
-    """The physical floor of the same requests: the mean prompt alone, and one sequence decoding, at peaks and bandwidths."""
-    mean = int(answer.run.requests.prompt.mean())
+    """The physical floor of the same requests: the mean prompt, less what was cached of it, and one sequence decoding."""
+    run = answer.run
+    mean = int(run.requests.prompt.mean())
+    cached = int(mean * metrics.hit_rate(run))
 
     def ideal(role: str, **work: Any) -> float:
         scenario = next(kind.scenario for kind in answer.kinds if kind.role in (role, "mixed"))
@@ -151,7 +156,7 @@ def _floor(answer: Answer) -> dict[str, float]:
         return run_step(asked, ideal=True).step.time_s
 
     return {
-        "ttft_s": ideal("prefill", phase="prefill", batch=1, new_tokens=max(1, mean), cached=0),
+        "ttft_s": ideal("prefill", phase="prefill", batch=1, new_tokens=max(1, mean - cached), cached=cached),
         "tpot_s": ideal("decode", phase="decode", batch=1, context=max(1, mean)),
     }
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hwmodel.scenario import Scenario, scenario_from
 from hwmodel.serve.engine import Fleet, Group, Run, Wire, simulate
 from hwmodel.serve.kv import Room, Tier, room
@@ -28,8 +26,6 @@ from hwmodel.spec.yamlfile import Document
 
 STEP_TOKENS = 1 << 15
 """Tokens of a step to which tables are priced when there is no budget."""
-GOOD = 0.9
-"""Share of requests that must be good, of a search."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +57,13 @@ class Service:
             return replace(self, serving=s.model_copy(update={"instances": instances}))
         sides = {name: side.model_copy(update={"instances": side.instances * instances})
                  for name, side in (("prefill", s.prefill), ("decode", s.decode))}  # fmt: skip
+        return replace(self, serving=s.model_copy(update=sides))
+
+    def split(self, prefills: int, decodes: int) -> Service:
+        """With so many prefill and decode instances."""
+        s = self.serving
+        given = (("prefill", s.prefill, prefills), ("decode", s.decode, decodes))
+        sides = {name: side.model_copy(update={"instances": count}) for name, side, count in given if side}
         return replace(self, serving=s.model_copy(update=sides))
 
 
@@ -194,71 +197,3 @@ def answer(
     run = simulate(requests, fleet)
     wall = time.perf_counter() - start
     return Answer(service, made, run, service.serving.slo.limits() if slo is None else slo, wall)
-
-
-def find(
-    service: Service, requests: Requests, what: str, slo: Mapping[str, float] | None = None, share: float = GOOD
-) -> Answer:
-    """The fewest instances (``chips``) or the highest rate (``rate``) with a `share` of the requests good.
-
-    Bisection over the same requests every time (common random numbers): a rate is the trace's own, scaled.
-
-    Raises
-    ------
-    InputError
-        Without targets: everything would be good.
-    """
-    kinds = kinds_of(service, requests)
-    targets = service.serving.slo.limits() if slo is None else slo
-    if not targets:
-        raise InputError("a search needs targets: --slo ttft=1s,tpot=50ms, or serving.slo in the scenario")
-    tried: list[dict[str, Any]] = []
-
-    def at(size: int, scale: float) -> Answer:
-        found = answer(service.sized(size), requests.scaled(scale), targets, kinds)
-        tried.append({"instances": size, "rate_scale": scale, "goodput_share": found.good})
-        return found
-
-    best = _fewest(at, share) if what == "chips" else _highest(at, _instances(service), share)
-    return replace(best, found={"what": what, "share": share, "met": best.good >= share, "tried": tried})
-
-
-def _instances(service: Service) -> int:
-    return service.serving.instances if service.serving.prefill is None else 1
-
-
-MOST = 1024
-"""Instances a search goes up to."""
-
-
-def _fewest(at: Any, share: float) -> Answer:
-    high = 1
-    best: Answer = at(1, 1.0)
-    while best.good < share and high < MOST:
-        high *= 2
-        best = at(high, 1.0)
-    low = high // 2
-    while best.good >= share and high - low > 1:
-        middle = (low + high) // 2
-        tried: Answer = at(middle, 1.0)
-        low, high, best = (low, middle, tried) if tried.good >= share else (middle, high, best)
-    return best
-
-
-def _highest(at: Any, size: int, share: float) -> Answer:
-    scale = 1.0
-    best: Answer = at(size, scale)
-    step = 2.0 if best.good >= share else 0.5
-    while (best.good >= share) == (step > 1) and 1e-4 < scale < 1e4:
-        scale *= step
-        tried: Answer = at(size, scale)
-        if step < 1 or tried.good >= share:
-            best = tried
-        elif tried.good < share:
-            break
-    low, high = (scale / 2, scale) if step > 1 else (scale, scale * 2)
-    while high / low > 1.01:
-        middle = float(np.sqrt(low * high))
-        tried = at(size, middle)
-        low, high, best = (middle, high, tried) if tried.good >= share else (low, middle, best)
-    return best

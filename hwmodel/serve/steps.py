@@ -1,18 +1,20 @@
 """Step times of one instance as tables over tokens, sequences, contexts and prompt chunks, filled by the packed model.
 
-Where the ops of a step follow one another, it is a sum over what its ops depend on, exact at the nodes:
+What a micro-batch takes, op after op, is a sum over what its ops depend on, exact at the nodes:
 
-    step = linear[tokens of a rank] + shared[all tokens] + head[sequences] + decode[sequences, mean context]
-         + mean over chunks prefill[chunks, new, cached] + what the software stack adds
+    sum = linear[tokens of a rank] + shared[all tokens] + head[sequences] + decode[sequences, mean context]
+        + mean over chunks prefill[chunks, new, cached]
 
-Where lanes overlap (AFD, micro-batches, pipelines), `decode` and `prefill` hold whole steps as scheduled, and a step of both is
-taken as their sum less one step of a single token. `check` says how far either is from exact pricing.
+and so is what each lane (the chips of a pool or stage, a way between pools) works of it. Where ops follow one another a step is
+the sum. Where lanes work side by side (AFD, micro-batches, pipelines) m micro-batches take max(sum, m x the busiest lane), what
+a steady schedule tends to: exact where one lane or the way through all of them is the bound, see
+`hwmodel.kernels.serving_steps`. `check` says how far the tables are from exact pricing and scheduling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +67,12 @@ class Steps:
     """What prompts add to a step, in units of its price."""
     ranks: int = 1
     """That share the sequences (attention data parallelism)."""
-    unit: int = 1
-    """Sequences for which one node of `decode` stands."""
+    host_s: float = 0.0
+    """Host time of every step."""
+    lanes: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    """Lane by lane, over tokens of a rank, over tokens, then shares of head, decode and prefill; (lanes, 2 tokens + 3), s."""
+    micro_batches: int = 1
+    """That a step is cut into at most."""
     accuracy: Accuracy | None = None
     """None when they were not made from a model."""
 
@@ -76,39 +82,39 @@ class Steps:
         steps_s(_only(self), np.ascontiguousarray(points, dtype=np.float64), out)
         return out
 
-    def of_rank(self) -> Steps:
-        """One attention data parallel rank that schedules for itself, as vLLM's do; the others are taken to do as much."""
-        tokens = self.grid.tokens.nodes
-        shared = np.interp(tokens * self.ranks, tokens, self.shared)
-        slope = (self.shared[-1] - self.shared[-2]) / (tokens[-1] - tokens[-2])
-        beyond = np.maximum(0.0, tokens * self.ranks - tokens[-1]) * slope
-        return replace(self, shared=shared + beyond, ranks=1, unit=max(1, self.unit // self.ranks))
+    def times_factor(self, factor: float) -> Steps:
+        """The same with every step so many times as long."""
+        seconds = (*TABLES, "host_s", "sequence_s", "prompt_s")
+        lanes = self.lanes.copy()
+        lanes[:, : 2 * len(self.grid.tokens.nodes)] *= factor  # behind them stand shares
+        return replace(self, lanes=lanes, accuracy=self.accuracy, **{name: getattr(self, name) * factor for name in seconds})
 
 
 def stacked(kinds: list[Steps]) -> dict[str, Array | Ints]:
-    """The tables of several kinds of instances, all on one grid, as the kernels read them."""
-    axes = kinds[0].grid.axes
-    nodes = np.zeros((len(axes), max(len(axis.nodes) for axis in axes)))
-    for i, axis in enumerate(axes):
-        nodes[i, : len(axis.nodes)] = axis.nodes
-    starts = np.cumsum([0, *(getattr(kinds[0], name).size for name in TABLES)])[:-1]
-    return {
-        "table": np.array([np.concatenate([getattr(kind, name).ravel() for name in TABLES]) for kind in kinds]),
-        "axes": nodes,
-        "axis": np.array([*([axis.dense, axis.per_octave, len(axis.nodes)] for axis in axes), *([at, 0, 0] for at in starts)]),
-    }
+    """The tables of several kinds of instances as the kernels read them."""
+    longest = max(len(axis.nodes) for kind in kinds for axis in kind.grid.axes)
+    values = [np.concatenate([*(getattr(kind, name).ravel() for name in TABLES), kind.lanes.ravel()]) for kind in kinds]
+    table = np.zeros((len(kinds), max(map(len, values))))
+    axes, axis = [], []
+    for k, kind in enumerate(kinds):
+        table[k, : len(values[k])] = values[k]
+        spaced = [(item.dense, item.per_octave, len(item.nodes)) for item in kind.grid.axes]
+        starts = np.cumsum([0, *(getattr(kind, name).size for name in TABLES)]).tolist()
+        axes.append([np.pad(item.nodes, (0, longest - len(item.nodes))) for item in kind.grid.axes])
+        axis.append([*spaced, *((at, 0, 0) for at in starts[:-1]), (starts[-1], len(kind.lanes), 0)])
+    return {"table": table, "axes": np.array(axes), "axis": np.array(axis)}
 
 
 def _only(steps: Steps) -> Serving:
     """A serving state with nothing in it but the step times of one instance."""
     none, rows, real = np.zeros(0, np.int64), np.zeros((0, 0), np.int64), np.zeros((0, 0))
     inst, meter = np.zeros((1, c.N_INSTANCE), np.int64), np.zeros((1, c.N_METER))
-    inst[0, [c.RANKS, c.DECODE_UNIT]] = steps.ranks, steps.unit
-    meter[0, [c.SEQUENCE_S, c.STRETCH]] = steps.sequence_s, steps.stretch
+    inst[0, [c.RANKS, c.MICRO_BATCHES]] = steps.ranks, steps.micro_batches
+    meter[0, [c.SEQUENCE_S, c.STRETCH, c.HOST_S]] = steps.sequence_s, steps.stretch, steps.host_s
     return Serving(
         req=rows, when=real, inst=inst, meter=meter, batch=rows, starts=none, blocks=none,
         cache=np.zeros((3, 0, 0, 0), np.int32), tier=np.zeros((0, 0, 0), np.int64), tier_s=np.zeros((0, 0, 0)), gaps=none,
-        total=np.zeros(0), follow=none, **stacked([steps]),
+        total=np.zeros(0), follow=none, rank=np.zeros((1, steps.ranks, c.N_RANK)), **stacked([steps]),
     )  # fmt: skip
 
 
@@ -141,47 +147,47 @@ def step_tables(scenario: Scenario, stack: Stack | None, tokens: int, sequences:
     """
     mixed = priced(scenario, "mixed", stack)
     ranks = next((n for name, n in mixed.graph.degrees.items() if name == f"{scenario.cluster.pools[0].name}.dp"), 1)
-    if mixed.additive:
-        found = _sums(mixed, grid or fine(tokens, -(-sequences // ranks)), ranks)
-    else:
-        found = _whole(scenario, stack, grid or coarse(tokens, -(-sequences // ranks)), ranks)
+    found = _tables(mixed, grid or fine(tokens, -(-sequences // ranks)), ranks)
     if stack:
         found = replace(found, sequence_s=stack.sequence_s, prompt_s=stack.prompt_s, stretch=stack.stretch)
     return replace(found, accuracy=check(found, scenario, stack, tokens, sequences))
 
 
-def _sums(mixed: Priced, grid: Grid, ranks: int) -> Steps:
-    """Tables of a plan whose ops follow one another: every part by itself."""
+def _tables(mixed: Priced, grid: Grid, ranks: int) -> Steps:
+    """Every part of a step by itself, of all lanes together and of each."""
     tokens, sequences, context, chunks, new, cached = (axis.nodes for axis in grid.axes)
-    one = np.ones_like
-    linear = mixed.parts(_points(0 * tokens, one(tokens), 1, np.maximum(tokens, 1), 0), ("linear", "shared"))
-    head = mixed.parts(_points(np.maximum(sequences, 1) * ranks, one(sequences), 0, 1, 0), ("head",))["head"]
-    rows, at = (part.ravel() for part in np.meshgrid(np.maximum(sequences, 1), np.maximum(context, 1), indexing="ij"))
-    decode = mixed.parts(_points(rows * ranks, at, 0, 1, 0), ("decode",))["decode"].reshape(len(sequences), -1)
+    one, dense = np.ones_like, np.maximum(tokens, 1)
+    each = np.vstack([mixed.way, mixed.lanes])  # (1 + lanes, ops)
+    at = _points(
+        0 * tokens, one(tokens), 1, dense, 0
+    )  # tokens of a shared part are those of all ranks: one prompt's stand for them
+    linear, shared = (mixed.sums(at, each * (mixed.part == name)) for name in ("linear", "shared"))
+    head = mixed.sums(_points(np.maximum(sequences, 1) * ranks, one(sequences), 0, 1, 0), each * (mixed.part == "head"))
+    rows, of = (part.ravel() for part in np.meshgrid(np.maximum(sequences, 1), np.maximum(context, 1), indexing="ij"))
+    decode = mixed.sums(_points(rows * ranks, of, 0, 1, 0), each * (mixed.part == "decode"))
     count, size, old = (part.ravel() for part in np.meshgrid(np.maximum(chunks, 1), np.maximum(new, 1), cached, indexing="ij"))
-    prefill = mixed.parts(_points(0 * count, one(count), count * ranks, size, old), ("prefill",))["prefill"]
-    decode[0] = 0.0
-    prefill = prefill.reshape(len(chunks), len(new), len(cached))
-    prefill[0] = 0.0
-    # tokens of a shared part are those of all ranks: one prompt stands for them
-    return Steps(grid, linear["linear"], linear["shared"], head, decode, prefill, ranks=ranks, unit=ranks)
-
-
-def _whole(scenario: Scenario, stack: Stack | None, grid: Grid, ranks: int) -> Steps:
-    """Tables of a plan with overlapping lanes: whole steps, scheduled."""
-    tokens, sequences, context, chunks, new, cached = (axis.nodes for axis in grid.axes)
-    decoding, filling = priced(scenario, "decode", stack), priced(scenario, "prefill", stack)
-    unit = ranks * decoding.order.batches
-    rows, at = (part.ravel() for part in np.meshgrid(np.maximum(sequences, 1), np.maximum(context, 1), indexing="ij"))
-    decode = decoding.exact(_points(rows * unit, at, 0, 1, 0)).reshape(len(sequences), -1)
-    count, size, old = (part.ravel() for part in np.meshgrid(np.maximum(chunks, 1), np.maximum(new, 1), cached, indexing="ij"))
-    prefill = filling.exact(_points(0 * count, np.ones_like(count), count * ranks, size, old))
-    prefill = prefill.reshape(len(chunks), len(new), len(cached))
-    least = min(float(decode[1, 1]), float(prefill[1, 1, 0]))
-    decode, prefill = decode - least, prefill - least
+    prefill = mixed.sums(_points(0 * count, one(count), count * ranks, size, old), each * (mixed.part == "prefill"))
+    shares = np.column_stack([_shares(part) for part in (head, decode, prefill)])
+    lanes = _busiest(np.hstack([linear[:, 1:].T, shared[:, 1:].T, shares]))
+    decode, prefill = decode[:, 0].reshape(len(sequences), -1), prefill[:, 0].reshape(len(chunks), len(new), len(cached))
     decode[0], prefill[0] = 0.0, 0.0
-    flat = np.zeros(len(tokens))
-    return Steps(grid, flat + least, flat, np.zeros(len(sequences)), decode, prefill, ranks=ranks, unit=unit)
+    return Steps(grid, linear[:, 0], shared[:, 0], head[:, 0], decode, prefill, ranks=ranks, host_s=mixed.host_s, lanes=lanes,
+                 micro_batches=max(1, mixed.most))  # fmt: skip
+
+
+def _shares(sums: Array) -> Array:
+    """What of a part each lane does, (lanes,): lanes of layers of unlike kinds would have other shares at other sizes."""
+    middle = sums[len(sums) // 2]
+    return np.asarray(middle[1:] / middle[0] if middle[0] else np.zeros(len(middle) - 1))
+
+
+def _busiest(lanes: Array) -> Array:
+    """Lanes without those that another one always has at least as much to do as."""
+    kept: list[Array] = []
+    for lane in sorted(lanes, key=lambda lane: -float(lane.sum())):
+        if not any((other >= lane).all() for other in kept):
+            kept.append(lane)
+    return np.array(kept).reshape(len(kept), lanes.shape[1])
 
 
 def _points(*columns: Array | float) -> Array:

@@ -206,14 +206,17 @@ def sweep(
         value["scenario"] = scenario
     if points:
         value["random"] = {"points": points, "seed": seed}
-    document = Document("sweep", value, {}, ())
+    return sweep_of(Document("sweep", value, {}, ()), jobs)
+
+
+def sweep_of(document: Document, jobs: int = 1) -> Table:
+    """Columns of all points of a sweep's document; see `sweep`."""
     space = space_from(document, "sweep")
     if space.points > MOST_HELD:
-        raise InputError(
-            f"{space.points:,} points do not fit in memory; at most {MOST_HELD:,}, or write them with 'hwmodel sweep --out'"
-        )
+        raise InputError(f"{space.points:,} points do not fit in memory; at most {MOST_HELD:,}, or 'hwmodel sweep --out'")
     made = pricer(space, document)
-    parts = [made.table(chunk)[0] for chunk in range(-(-space.points // CHUNK))] if jobs <= 1 else _threads(made, space, jobs)
+    chunks = range(-(-space.points // CHUNK))
+    parts = [made.table(chunk)[0] for chunk in chunks] if jobs <= 1 else _threads(made, space, jobs)
     found = _stacked(parts, made)
     for constraint in made.constraints:
         np.logical_and(found.feasible, constraint.holds(found.numbers), out=found.feasible)

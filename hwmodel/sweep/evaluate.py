@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.economics import HOURS_PER_YEAR, LIFE_YEARS
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.resolve import resolve
 from hwmodel.kernels.sweep import N_POOL, evaluate
@@ -15,6 +14,7 @@ from hwmodel.routing import Routing
 from hwmodel.sweep.devices import host_s, varied
 from hwmodel.sweep.footprint import held
 from hwmodel.sweep.numbers import Numbers, parts_of, symbols_of
+from hwmodel.sweep.spent import spent
 from hwmodel.sweep.structures import Laws, Structure, with_routing
 from hwmodel.timeline import periods, program, seconds
 from hwmodel.timing import Array, price
@@ -63,9 +63,10 @@ def columns(of: Structure, numbers: Numbers, routings: tuple[Routing, ...]) -> C
     at += 2 * of.sizes.rows
     for lane, name in enumerate(of.order.lanes):
         found[f"{name.replace('>', '_to_')}.lane_s"] = out[at + lane]
+    at += of.sizes.lanes
     if of.sizes.expert_op >= 0:
         found["tokens_per_expert"], found["experts_hit"] = out[-2], out[-1]
-    _cost(of, numbers, found)
+    found |= spent(scenario, of.slots, out[at : at + of.sizes.slots], numbers, found)
     reason = _feasible(of, numbers, symbols, found)
     return Columns(found, codes, reason[0] == 0, reason)
 
@@ -82,7 +83,7 @@ def _priced(of: Structure, numbers: Numbers, routings: tuple[Routing, ...], part
     at, over = varied(of.devices, numbers, of.scenario.cluster)
     which = np.zeros(numbers.points, dtype=np.int64) if numbers.routing is None else numbers.routing
     sizes = of.sizes
-    wide = 3 + N_POOL * sizes.pools + 2 * sizes.rows + sizes.lanes + 2 * (sizes.expert_op >= 0)
+    wide = 3 + N_POOL * sizes.pools + 2 * sizes.rows + sizes.lanes + sizes.slots + 2 * (sizes.expert_op >= 0)
     out = np.empty((wide, numbers.points + PAD))[:, : numbers.points]
     bins, logs = of.bins(routings)
     sized = resolved(of.laws, symbols)
@@ -94,8 +95,8 @@ def _priced(of: Structure, numbers: Numbers, routings: tuple[Routing, ...], part
         if of.general or of.chain is None:
             priced, given = _general(of, symbols[part], at, over[:, part], cuts[part], which[part], routings)
         evaluate(
-            of.ops, of.sums, sizes, of.constant, sized[part], bins, logs, which[part], of.devices.base, at, over[:, part],
-            cuts[part], host[part], priced, given, out[:, part],
+            of.ops, of.sums, of.uses, sizes, of.constant, sized[part], bins, logs, which[part], of.devices.base, at,
+            over[:, part], cuts[part], host[part], priced, given, out[:, part],
         )  # fmt: skip
     return out
 
@@ -141,27 +142,6 @@ def _step(of: Structure, numbers: Numbers, parts: Array, out: Array, found: dict
     found["tokens_per_s_per_user"] = new / time if work.phase == "prefill" else per_step / time
     found["tokens_per_s_per_chip"] = found["tokens_per_s"] / chips
     found["makespan_s"], found["micro_batches"], found["chips"] = out[1], parts, chips
-
-
-def _cost(of: Structure, numbers: Numbers, found: dict[str, Array]) -> None:
-    """Dollars and joules, as `economics.cost` counts them; nan where no price or no power is known."""
-    cluster = of.scenario.cluster
-    hourly, watts = np.zeros(numbers.points), np.zeros(numbers.points)
-    for pool in cluster.pools:
-        count, price_ = numbers.count(pool.name, cluster), pool.chip.price
-        if price_.rental_usd_per_hour is not None:
-            hourly = hourly + count * numbers.chip(pool.name, "price.rental", float(price_.rental_usd_per_hour))
-        elif price_.purchase_usd is not None:
-            bought = numbers.chip(pool.name, "price.purchase", float(price_.purchase_usd))
-            hourly = hourly + count * bought / (LIFE_YEARS * HOURS_PER_YEAR)
-        else:
-            hourly = np.full(numbers.points, np.nan)
-        tdp = pool.chip.power.tdp_watts
-        watts = watts + count * numbers.chip(pool.name, "power.tdp", np.nan if tdp is None else float(tdp))
-    watts = np.where(np.isnan(hourly), np.nan, watts)
-    rate = found["tokens_per_s"]
-    found["usd_per_hour"], found["usd_per_million_tokens"] = hourly, hourly / (rate * 3600) * 1e6
-    found["joules_per_token"], found["watts"] = watts / rate, watts
 
 
 def _feasible(

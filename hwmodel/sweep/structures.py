@@ -11,13 +11,14 @@ from hwmodel.chain import Chain, chain, unchained
 from hwmodel.graph import Op, OpGraph
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.resolve import FACTORS, TERMS, resolve
-from hwmodel.kernels.sweep import KINDS, MEMORY, N_CONSTS, N_DIMS, Ops, Sizes, Sums
+from hwmodel.kernels.sweep import KINDS, MEMORY, N_CONSTS, N_DIMS, Ops, Sizes, Sums, Uses
 from hwmodel.partition.data import Data, data_degrees
 from hwmodel.placing import place
 from hwmodel.routing import Routing
 from hwmodel.scenario import Scenario
 from hwmodel.stages import executions, stage_counts
 from hwmodel.sweep.devices import Devices, Ends, devices
+from hwmodel.sweep.energy import Slot, pack_uses
 from hwmodel.sweep.footprint import Footprint, footprint
 from hwmodel.timeline import MANY_ROUNDS, ROUNDS, Program, lane_of, program
 from hwmodel.timing import Array, Ints, OpTable, pack, pack_dims
@@ -56,6 +57,9 @@ class Structure:
     chain: Chain | None
     ops: Ops
     sums: Sums
+    uses: Uses
+    slots: tuple[Slot, ...]
+    """Sums of what uses energy."""
     sizes: Sizes
     laws: Laws
     """Of the sizes that vary; they come first in `constant`."""
@@ -124,12 +128,14 @@ def structure(scenario: Scenario, ends: Ends | None = None) -> Structure:
     column = {name: index for index, name in enumerate(table.symbols)}
     rows = tuple(segment.name for segment in graph.segments if segment.first >= 0)
     ops, sums = packed.ops(), packed.sums(order, blocks, scenario, names, rows)
+    slots, uses = pack_uses(graph, table, scenario.cluster, packed.unique)
     sizes = Sizes(
         len(order.lanes), int(blocks.alone), len(scenario.cluster.pools), order.stages, len(names), len(rows),
-        packed.expert_op, int(scenario.workload.phase == "prefill"), ROUNDS, MANY_ROUNDS,
+        packed.expert_op, int(scenario.workload.phase == "prefill"), ROUNDS, MANY_ROUNDS, len(slots),
     )  # fmt: skip
     return Structure(
-        scenario, graph, table, order, links, ops, sums, sizes, packed.laws(), packed.constant(), tuple(packed.specs), feet,
+        scenario, graph, table, order, links, ops, sums, uses, slots, sizes, packed.laws(), packed.constant(),
+        tuple(packed.specs), feet,
         Laws.of(list(zip(*pack_dims(feet.sizes, column), strict=True)) if feet.sizes else []),
         devices(table, scenario.cluster, ends or {}), names, rows, reasons,
         _groups(scenario, graph), stated,
