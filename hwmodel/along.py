@@ -181,6 +181,8 @@ def _most(placed: Placed, tpot_s: float, *, fixed: bool) -> tuple[int, str]:
     """(most sequences that fit and keep to a TPOT target in s, why not even one does).
 
     fixed : ask for the scenario's own batch only
+
+    By bisection: where a step of more sequences is shorter (waves of tiles), a larger batch may be overlooked.
     """
     scenario, graph, table = placed.scenario, placed.graph, placed.table
     fit = largest_batch(scenario, graph, LIMIT)
