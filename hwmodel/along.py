@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.axis import TPOT, Axis, Question, seconds
+from hwmodel.axis import TPOT, Axis, Question, seconds, unknown_pool
 from hwmodel.goal import Slo
 from hwmodel.optimize.optimum import optimize
 from hwmodel.optimize.packed import Packed, largest_batch, tokens_of
@@ -100,8 +100,7 @@ def along(questions: Sequence[Question], over: Axis, tpot_s: float | None = None
     InputError
         When a setting is wrong, no scenario has the path, or a price is not known.
     """
-    if not any(each.has(over.path) for each in questions):
-        raise InputError(f"{over.path}: none of {', '.join(each.name for each in questions)} has that pool")
+    unknown_pool(questions, over.path)
     askers = [_Asker(each, over, tpot_s, best=best) for each in questions]
     cells = tuple(tuple(each.cell(text, ranges=True) for each in askers) for text in over.values)
     changes = [row for pair in pairwise(over.numbers) for row in _changes(askers, over, pair)]
@@ -182,6 +181,8 @@ def _most(placed: Placed, tpot_s: float, *, fixed: bool) -> tuple[int, str]:
     """(most sequences that fit and keep to a TPOT target in s, why not even one does).
 
     fixed : ask for the scenario's own batch only
+
+    By bisection: where a step of more sequences is shorter (waves of tiles), a larger batch may be overlooked.
     """
     scenario, graph, table = placed.scenario, placed.graph, placed.table
     fit = largest_batch(scenario, graph, LIMIT)

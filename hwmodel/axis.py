@@ -55,6 +55,8 @@ def axis(text: str) -> Axis:
         raise InputError(f"expected PATH=LOW..HIGH or PATH=A,B,C, such as workload.context=4096..131072; got {where}")
     if ".." in raw:
         return _range(path, raw, where)
+    if re.fullmatch(r"\s*[\d.]+\s*-\s*[\d.]+.*", raw):
+        raise InputError(f"{path}: a range is LOW..HIGH, with two dots: '{raw.strip().replace('-', '..', 1)}'; got {where}")
     values = tuple(part.strip() for part in raw.split(",") if part.strip())
     if len(values) > MOST:
         raise InputError(f"{path}: {len(values)} values are more than {MOST}")
@@ -102,12 +104,15 @@ class Question:
     def has(self, path: str) -> bool:
         """Whether a number of that path can be this scenario's: a pool of another one is not."""
         parts = path.split(".")
-        if parts[:2] != ["cluster", "pools"] or len(parts) < 3:
-            return True
+        return parts[:2] != ["cluster", "pools"] or len(parts) < 3 or parts[2] in self.pools
+
+    @property
+    def pools(self) -> list[str]:
+        """Names of its pools, as its file states them."""
         value: Any = self.document.value
-        for part in parts[:2]:
+        for part in ("cluster", "pools"):
             value = value.get(part) if isinstance(value, Mapping) else None
-        return isinstance(value, Mapping) and parts[2] in value
+        return [str(name) for name in value] if isinstance(value, Mapping) else []
 
     def scenario(self, settings: Sequence[str] = ()) -> Scenario:
         """The scenario, under its own name, with further settings over it.
@@ -120,8 +125,23 @@ class Question:
         return scenario_from(override(self.document, [*self.settings, *settings]), self.name)
 
     def each(self, over: Axis) -> list[Question]:
-        """One question for every value, named after it."""
+        """One question for every value, named after it.
+
+        Raises
+        ------
+        InputError
+            When the path names a pool that the scenario does not have.
+        """
+        unknown_pool([self], over.path)
         return [replace(self, name=_stem(value), settings=(*self.settings, f"{over.path}={value}")) for value in over.values]
+
+
+def unknown_pool(questions: Sequence[Question], path: str) -> None:
+    """Refuse a path to a pool that none of the questions has: it would add one that nothing uses."""
+    if not any(each.has(path) for each in questions):
+        pool, known = path.split(".")[2], dict.fromkeys(name for each in questions for name in each.pools)
+        names = ", ".join(each.name for each in questions)
+        raise InputError(f"{path}: no pool '{shortened(pool)}' in {names}{did_you_mean(pool, known)}")
 
 
 def question(name: str, settings: Sequence[str] = ()) -> Question:
@@ -145,7 +165,7 @@ def seconds(text: str, option: str) -> float:
     try:
         found = float(units.parse(text.strip(), "s"))
     except ValueError as error:
-        raise InputError(f"{option}: {error}") from None
+        raise InputError(f"{option}: {str(error).replace(units.example('s'), '20 ms')}") from None
     if found <= 0:
         raise InputError(f"{option}: a target must be more than 0 s")
     return found
@@ -161,5 +181,5 @@ def tpot_target(text: str) -> float:
     """
     key, _, value = text.partition("=")
     if key.strip().casefold() != TPOT or not value:
-        raise InputError(f"--slo: expected tpot=TIME, such as tpot=20ms; got '{shortened(text)}'{did_you_mean(key, [TPOT])}")
+        raise InputError(f"--slo: expected tpot=TIME, such as tpot=20ms; got '{shortened(text)}'")
     return seconds(value, "--slo")

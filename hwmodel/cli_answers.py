@@ -95,18 +95,18 @@ def compare_command(
     if saved and (each or slo or axes):
         raise click.UsageError(f"{saved[0]} is a saved answer, which cannot be asked again; name its scenario instead")
     from hwmodel.along import along, at_target
-    from hwmodel.axis import axis, question, tpot_target
+    from hwmodel.axis import TPOT, axis, question, tpot_target
     from hwmodel.compare import compare
     from hwmodel.report.page import page_from
 
-    target = tpot_target(slo) if slo else None
-    if best and target is None:
+    target, numbers = tpot_target(slo) if slo else None, [axis(text) for text in axes]
+    if best and target is None and (not numbers or any(one.path != TPOT for one in numbers)):
         raise click.UsageError("--best looks for the cheapest plan within a target: give one with --slo tpot=TIME")
     questions = {name: [question(name, settings)] for name in names if name not in saved}
     if each:
         questions = {name: one[0].each(axis(each)) for name, one in questions.items()}
     every = [one for some in questions.values() for one in some]
-    over = [along(every, axis(text), target, best=best) for text in axes]
+    over = [along(every, one, target, best=best) for one in numbers]
     ready = {name: [at_target(one.scenario(), target, best=best) for one in some] for name, some in questions.items()}
     asked_: list[Scenario | Mapping[str, Any]] = []
     for name in names:

@@ -30,7 +30,8 @@ def calibrate_command(
     end-to-end rows.
     """
     from hwmodel.calibrate import calibrate, calibrate_all, known_chips, text_of
-    from hwmodel.measured import read
+    from hwmodel.measured import FILES, read
+    from hwmodel.spec.errors import did_you_mean
 
     listen()
     if measured is None:
@@ -49,6 +50,8 @@ def calibrate_command(
     if not stack:
         raise click.UsageError("name the software stack of the rows with --stack")
     groups = read(measured, ops)
+    if not groups:
+        raise click.UsageError(f"--op: no rows of {', '.join(ops)}{did_you_mean(ops[0], FILES)}")
     found = calibrate(chip, stack, groups, known_chips(groups), date, data)
     if out is None:
         for fit in found.fits:

@@ -57,8 +57,8 @@ def wrong_plan(plan: Sequence[Strategy], pools: Mapping[str, Pool | None], docum
     for index, strategy in enumerate(plan):
         found += _wrong_pools(index, plan, list(pools), document)
         owner = pools.get(getattr(strategy, "pool", "") or next(iter(pools)))
-        if owner is not None and strategy.kind == "offload":
-            found += _wrong_offload(index, strategy, owner, document)
+        if owner is not None and strategy.kind in ("offload", "keep"):
+            found += _wrong_tier(index, strategy, owner, document)
     return found
 
 
@@ -94,12 +94,12 @@ def _scope(strategy: Strategy, first: str) -> tuple[str, str, str]:
     """What a strategy decides about: two of the same kind and scope contradict one another."""
     by_pool = "pool" in type(strategy).model_fields and strategy.kind != "single"
     pool = (getattr(strategy, "pool", "") or first) if by_pool else ""
-    return strategy.kind, pool, getattr(strategy, "move", "")
+    return strategy.kind, pool, getattr(strategy, "move", "") or getattr(strategy, "what", "")
 
 
-def _wrong_offload(index: int, strategy: Strategy, owner: Pool, document: Document) -> list[Problem]:
-    """Experts kept in a memory that the chip lacks, or outside in the very pool that works on them."""
-    at: Path_ = ("plan", index, "offload")
+def _wrong_tier(index: int, strategy: Strategy, owner: Pool, document: Document) -> list[Problem]:
+    """Tensors kept in a memory that the chip lacks, or experts outside in the very pool that works on them."""
+    at: Path_ = ("plan", index, strategy.kind)
     tier, to = getattr(strategy, "tier", ""), getattr(strategy, "to", "")
     tiers = [known.tier for known in owner.chip.memory if not known.cache]
     if tier and tier not in tiers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -45,6 +46,15 @@ def test_the_readme_asks_the_same_ten_questions() -> None:
     readme = README.read_text()
     for command in COMMANDS:
         assert f"`{command}`" in readme
+
+
+def test_the_numbers_of_the_readmes_answers_are_printed() -> None:
+    sections = re.split(r"^## \d+\. .*$", QUESTIONS.read_text(), flags=re.MULTILINE)[1:]
+    rows = [line.split(" | ") for line in README.read_text().splitlines() if re.match(r"\| \d+\. ", line)]
+    assert len(rows) == len(sections) == 10
+    for (_, _, said), section in zip(rows, sections, strict=True):
+        for number in re.findall(r"(?<![\w.])\d[\d,]*\.?\d*(?![\w.]*[A-Z])", said):
+            assert number.rstrip(".,") in section, (number, said)
 
 
 @pytest.fixture(scope="module")

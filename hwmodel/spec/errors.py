@@ -74,7 +74,9 @@ class InternalError(Exception):
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """``, did you mean 'x'?`` for the nearest known word, else the list of known words (short lists only)."""
     names = sorted(set(known))
-    near = difflib.get_close_matches(str(word)[:200], names, n=1, cutoff=0.6)
+    said = str(word)[:200]
+    begun = [name for name in names if len(said) > 2 and name.startswith(said)]  # h200: h200_sxm rather than gh200
+    near = [min(begun, key=len)] if begun else difflib.get_close_matches(said, names, n=1, cutoff=0.6)
     if near:
         return f", did you mean '{near[0]}'?"
     if names and len(names) <= 24:
