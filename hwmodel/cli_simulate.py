@@ -64,8 +64,8 @@ def simulate_command(
 
 
 def _requests(service: Service, trace: Path | None, format_: str, columns: str, seed: int | None) -> Requests:
-    from hwmodel.serve.readers import read
-    from hwmodel.serve.simulate import requests_of
+    from hwmodel.serve.readers import recorded
+    from hwmodel.serve.simulate import foreseen, requests_of
 
     if trace is None:
         if format_ or columns:
@@ -73,7 +73,8 @@ def _requests(service: Service, trace: Path | None, format_: str, columns: str, 
         return requests_of(service, seed)
     if seed is not None:
         raise click.UsageError("--seed is of the scenario's own requests; a trace has none")
-    return read(trace, format_, tuple(part.strip() for part in columns.split(",")) if columns else ())
+    names = tuple(part.strip() for part in columns.split(",")) if columns else ()
+    return foreseen(service, recorded(trace, format_, names))
 
 
 def _targets(text: str) -> dict[str, float]:

@@ -188,6 +188,34 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
                 if s.inst[k, c.BUSY] == 1:
                     ends[k] = s.meter[k, c.END]
                     busy = push(running, busy, ends, rank, k)
+        note_state(s, now)
+
+
+@inner
+def note_state(s: Serving, now: float) -> None:
+    """Add a row to the time series: every turn at first; when the rows are full every other goes, and half as many come."""
+    s.total[c.SKIPPED] += 1
+    if s.total[c.SKIPPED] < s.total[c.EVERY]:
+        return
+    s.total[c.SKIPPED] = 0
+    row = int(s.total[c.SERIES])
+    if row == s.series.shape[0]:
+        row = (row + 1) // 2
+        for i in range(1, row):
+            for j in range(c.N_SERIES):
+                s.series[i, j] = s.series[2 * i, j]
+        s.total[c.EVERY] *= 2
+    for j in range(c.N_SERIES):
+        s.series[row, j] = 0.0
+    s.series[row, c.AT_S] = now
+    for k in range(s.inst.shape[0]):
+        idle = s.inst[k, c.EVICTABLE] * s.inst[k, c.PER_UNIT]
+        s.series[row, c.RUNNING_] += s.inst[k, c.BATCH]
+        s.series[row, c.WAITING_] += s.inst[k, c.QUEUED]
+        s.series[row, c.LOADING_] += s.inst[k, c.INFLIGHT]
+        s.series[row, c.USED_PAGES] += s.inst[k, c.CAPACITY] - s.inst[k, c.FREE] - idle
+        s.series[row, c.IDLE_PAGES] += idle
+    s.total[c.SERIES] = row + 1
 
 
 @inner
