@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(0), help="Seed of the scenario's own requests.")
 @click.option("--find", "what", type=click.Choice(["chips", "rate"]), help="Fewest chips or highest rate with 90 % good.")
 @json_option
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the answer and a row per request.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder: answer, row per request, plots, trace.")
 def simulate_command(
     scenario: str, settings: tuple[str, ...], trace: Path | None, format_: str, columns: str, count: int | None, rate: float,
     slo: str, seed: int | None, what: str | None, as_json: bool, out: Path | None,
@@ -104,5 +104,26 @@ def _write(found: Answer, told: dict[str, Any], out: Path) -> None:
 
     (out / "simulate.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     (out / "requests.csv").write_text(csv_text(rows(found)), encoding="utf-8")
-    for name in ("simulate.json", "requests.csv"):
+    names = ["simulate.json", "requests.csv"]
+    if found.run.finished.any():
+        names += _draw(found, out)
+    for name in names:
         say(f"wrote {out / name}")
+
+
+def _draw(found: Answer, out: Path) -> list[str]:
+    """Time series, percentile curves, and a window as a Chrome trace; the names of the files."""
+    import json
+
+    from hwmodel.plot_serving import draw_over_time, draw_percentiles
+    from hwmodel.report.serving_trace import serving_trace, window
+    from hwmodel.serve.metrics import latencies, over_time
+
+    name, source = found.service.scenario.name, found.run.requests.source
+    draw_over_time(over_time(found.run), out / "over_time.png", f"Load over time: {name}", source)
+    draw_percentiles(
+        latencies(found.run, found.slo), out / "percentiles.png", f"Percentiles: {name}", found.run.requests.source
+    )
+    told = serving_trace(found.run, *window(found.run))
+    (out / "trace.json").write_text(json.dumps(told, separators=(",", ":")) + "\n", encoding="utf-8")
+    return ["over_time.png", "percentiles.png", "trace.json"]

@@ -42,7 +42,7 @@ def workloads(draw: Any) -> Requests:
     return requests(
         arrival, prompt, output, after=after, gap_s=np.round(rng.uniform(0, 2, n), 2), block_tokens=BLOCK,
         starts=np.concatenate([[0], np.cumsum(count)]), blocks=ids[1:].astype(np.int64),
-        forecast=rng.integers(0, 3, n), worth=Worth(np.sort(rng.uniform(-0.5, 1, (3, 12)))[:, ::-1]),
+        forecast=rng.integers(0, 3, n), worth=Worth(np.sort(rng.choice([-np.inf, *rng.uniform(-0.5, 1, 6)], (3, 12)))[:, ::-1]),
     )  # fmt: skip
 
 

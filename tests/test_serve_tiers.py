@@ -131,13 +131,16 @@ def there(state: Serving, ids: int) -> list[int]:
 
 
 def test_the_least_worth_leaves_and_what_is_worth_nothing_does_not_come() -> None:
-    worth = np.array([[0.9] * 40, [0.5] * 8 + [0.1] * 32, [-0.5] * 40])
+    worth = np.array([[0.9] * 40, [0.5] * 8 + [0.1] * 32, [-np.inf] * 40])
     state = tier_of(c.RETURN, 2, 10, worth)
     bring(state, np.array([0, 1, 2]), np.array([0, 1, 0]))
     assert there(state, 10) == [0, 2], "of 0.9 and 0.5 the second goes"
     bring(state, np.array([3]), np.array([2]))
     assert there(state, 10) == [0, 2]
-    assert state.tier[0, 1, c.DROPPED] == 1
+    bring(state, np.array([4]), np.array([1]))
+    assert there(state, 10) == [0, 2], "a full tier does not take what is worth less than all it has"
+    assert state.tier[0, 1, c.WRITES] == 3
+    assert state.tier[0, 1, c.DROPPED] == 2
     aged = tier_of(c.RETURN, 2, 10, np.array([[0.9] * 8 + [0.1] * 40, [0.5] * 48]))
     bring(aged, np.array([0, 1, 2]), np.array([0, 1, 1]))
     assert there(aged, 10) == [1, 2], "2 s old the first is worth 0.1"
@@ -234,7 +237,7 @@ def test_who_knows_keeps_those_who_return() -> None:
     dram = Tier("dram", 24.0 * BLOCK, 1e9, 0.0)
     found = {}
     for name, predictor in (("oracle", Oracle()), ("always", Always()), ("never", Never())):
-        work = forecast(trace, predictor, 60.0)
+        work = forecast(trace, predictor, 60.0, drop=0.01)
         found[name] = served(work, dram, pages=9, eviction=Eviction("return"))
     lru = served(trace.requests, dram, pages=9)
     assert hit_rate(found["oracle"]) == pytest.approx(6 * 64 / trace.requests.prompt.sum())
@@ -248,13 +251,13 @@ def test_who_knows_keeps_those_who_return() -> None:
 
 def test_a_forecast_says_the_same_worth_of_equal_chances_and_none_of_no_conversation() -> None:
     trace = sessions("r-r-")
-    work = forecast(trace, Oracle(), 60.0)
+    work = forecast(trace, Oracle(), 60.0, drop=0.01)
     assert work.forecast is not None
     assert work.worth is not None
     first = work.forecast[trace.requests.after < 0]
     assert first[0] == first[2] != first[1] == first[3]
     came, not_ = work.worth.table[first[0]], work.worth.table[first[1]]
-    assert (not_ < 0).all()
+    assert (not_ == -np.inf).all()
     assert came[0] > 0
     assert work.worth.auc == 1
     apart = forecast(replace(trace, chain=np.full(len(trace), -1)), Oracle(), 60.0)

@@ -86,7 +86,8 @@ ROOM, HELD, MOST, HITS, READS, WRITES, COUNTED = 0, 1, 2, 3, 4, 5, 6
 """Units: capacity, held, most held, found by requests, read and written; and a place to count in."""
 OWNER, EVICTS, DUPLEX, UNWRITTEN, DROPPED, EXPIRED = 7, 8, 9, 10, 11, 12
 """Instance whose lists hold what is there: another one's where a pool is shared; a policy below; 1: reads and writes have a
-way each; units that were not kept because the way down was too far behind, because no return is expected, by their age."""
+way each; units that were not kept because the way down was too far behind, because all that was there was worth more or no
+return was expected, and by their age."""
 LENGTHS = 13
 """ARC: how many units are in each of its four lists, from here on."""
 N_TIER = 17
@@ -172,6 +173,7 @@ class Serving(NamedTuple):
     forecast: np.ndarray = np.zeros(0, np.int64)
     """(requests,) int: kind of forecast of each request's conversation."""
     worth: np.ndarray = np.zeros((1, 1))
-    """(lists, ages): what a unit is worth, by forecast and the time since its last use; 0 and less: not worth a place below."""
+    """(lists, ages): what a unit is worth, by forecast and the time since its last use; -inf: no place below the first tier.
+    The last is that of conversations that have come back and wait, the one before of copies of what a higher tier has."""
     series: np.ndarray = np.zeros((0, N_SERIES))
     """(rows, N_SERIES) float: the state of all instances over time."""

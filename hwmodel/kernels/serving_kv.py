@@ -8,8 +8,8 @@ used, or the one of least worth, goes first, and a chain from its end. It then m
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
-from hwmodel.kernels.serving_lists import gone, least_worth, link, oldest, unlink
-from hwmodel.kernels.serving_tiers import demote
+from hwmodel.kernels.serving_lists import back, gone, least_worth, link, oldest, unlink
+from hwmodel.kernels.serving_tiers import demote, regard
 
 
 @inner
@@ -91,23 +91,29 @@ def publish(s: Serving, k: int, r: int) -> None:
 
 
 @inner
-def let_go(s: Serving, k: int, r: int, units: int, pages: int) -> None:
-    """Units and pages of a request are held no more; units stay until their pages are wanted, the end of a chain goes first."""
+def let_go(s: Serving, k: int, r: int, units: int, pages: int, which: int) -> None:
+    """Units and pages of a request are held no more; units stay until their pages are wanted, the end of a chain goes first.
+
+    which : the kind of forecast they are kept by, where they are.
+    """
     give_back(s, k, pages)
     base = s.starts[r]
     for j in range(units - 1, -1, -1):
         unit = s.blocks[base + j]
         s.cache[c.HOLDERS, k, 0, unit] -= 1
         if s.cache[c.HOLDERS, k, 0, unit] == 0:
-            link(s, k, 0, unit, s.forecast[r] if s.tier[k, 0, c.EVICTS] == c.RETURN else 0)
+            link(s, k, 0, unit, which if s.tier[k, 0, c.EVICTS] == c.RETURN else 0)
             s.used[k, 0, unit] = s.total[c.CLOCK]
             s.inst[k, c.EVICTABLE] += 1
+            if s.tier[k, 0, c.EVICTS] == c.RETURN:
+                regard(s, k, 1, unit, which)
 
 
 @inner
 def release(s: Serving, k: int, r: int) -> None:
     """A request gives up everything it holds on an instance; what it had computed is lost to it."""
-    let_go(s, k, r, s.req[r, c.UNITS], s.req[r, c.PAGES])
+    which = s.forecast[r] if s.req[r, c.MADE] >= s.req[r, c.GOAL] else back(s)
+    let_go(s, k, r, s.req[r, c.UNITS], s.req[r, c.PAGES], which)
     s.req[r, c.PAGES] = 0
     s.req[r, c.UNITS] = 0
     s.req[r, c.COMPUTED] = 0

@@ -42,22 +42,36 @@ def oldest(s: Serving, k: int, tier: int, which: int) -> int:
 @inner
 def worth(s: Serving, which: int, age: float) -> float:
     """What a unit of a kind of forecast is worth so long (s) after its last use; beyond the table the older the less."""
-    place = int(c.AGES_PER_OCTAVE * np.log2(1.0 + max(age, 0.0)))
-    return s.worth[which, place] if place < s.worth.shape[1] else -1.0 - age
+    place, last = int(c.AGES_PER_OCTAVE * np.log2(1.0 + max(age, 0.0))), s.worth.shape[1] - 1
+    if place > last:
+        return -1.0 - age if np.isfinite(s.worth[which, last]) else s.worth[which, last]
+    return s.worth[which, place]
 
 
 @inner
 def least_worth(s: Serving, k: int, tier: int, now: float) -> int:
     """The unit to go, of the oldest of every list."""
-    best, least = -1, np.inf
+    best, least = -1, 0.0
     for which in range(s.worth.shape[0]):
         unit = oldest(s, k, tier, which)
         if unit == anchor(s, which):
             continue
         value = worth(s, which, now - s.used[k, tier, unit])
-        if value < least:
+        if best < 0 or value < least:
             best, least = unit, value
     return best
+
+
+@inner
+def back(s: Serving) -> int:
+    """The kind of forecast of a conversation that has come back and waits: the last one."""
+    return s.worth.shape[0] - 1
+
+
+@inner
+def above(s: Serving) -> int:
+    """The kind of forecast of a copy of what a higher tier has: the last but one."""
+    return s.worth.shape[0] - 2
 
 
 @inner

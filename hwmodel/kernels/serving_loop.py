@@ -11,6 +11,7 @@ from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import allocate, let_go, publish
 from hwmodel.kernels.serving_queue import put_last, take_first, wait_first, wait_last
 from hwmodel.kernels.serving_routing import decoder, entry, refusal
+from hwmodel.kernels.serving_tiers import came_back
 
 NEVER = np.inf
 
@@ -32,6 +33,8 @@ def arrive(s: Serving, r: int, now: float, routing: int, pairs: bool) -> int:
     s.inst[k, c.LIVE] += 1
     s.inst[k, c.LOAD] += s.req[r, c.PROMPT]
     wait_last(s, k, r)
+    if s.tier[k, 0, c.EVICTS] == c.RETURN:
+        came_back(s, k, r)
     return k
 
 
@@ -94,7 +97,7 @@ def accept(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready:
 def moved(s: Serving, r: int, now: float) -> tuple[int, int]:
     """The KV of a request has arrived: it joins the batch of its decode instance; (that, where it came from)."""
     k, origin = s.req[r, c.AT], s.req[r, c.ORIGIN]
-    let_go(s, origin, r, s.req[r, c.ORIGIN_UNITS], s.req[r, c.ORIGIN_PAGES])
+    let_go(s, origin, r, s.req[r, c.ORIGIN_UNITS], s.req[r, c.ORIGIN_PAGES], s.forecast[r])
     s.inst[origin, c.LIVE] -= 1
     s.req[r, c.ORIGIN_UNITS] = s.req[r, c.ORIGIN_PAGES] = 0
     s.req[r, c.COMPUTED] = s.req[r, c.PROMPT]

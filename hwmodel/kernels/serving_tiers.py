@@ -10,7 +10,7 @@ import numpy as np
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
-from hwmodel.kernels.serving_lists import arc_insert, gone, least_worth, link, oldest, relist, unlink, worth
+from hwmodel.kernels.serving_lists import above, arc_insert, back, gone, least_worth, link, oldest, relist, unlink, worth
 
 
 @inner
@@ -52,6 +52,17 @@ def put(s: Serving, o: int, tier: int, unit: int, which: int, now: float) -> int
 
 
 @inner
+def welcome(s: Serving, o: int, tier: int, value: float, now: float) -> bool:
+    """Whether a tier takes a unit of such a worth: a full one only for one that is worth less."""
+    if value == -np.inf:
+        return False
+    if s.tier[o, tier, c.HELD] < s.tier[o, tier, c.ROOM]:
+        return True
+    unit = least_worth(s, o, tier, now)
+    return value > worth(s, s.cache[c.LIST, o, tier, unit], now - s.used[o, tier, unit])
+
+
+@inner
 def demote(s: Serving, k: int, tier: int, unit: int, which: int, used: float, now: float) -> None:
     """A unit of a kind of forecast, last used at `used` (s), leaves tier - 1: the tier keeps it and passes another one on."""
     while tier < s.tier.shape[1]:
@@ -64,9 +75,10 @@ def demote(s: Serving, k: int, tier: int, unit: int, which: int, used: float, no
             link(s, o, tier, unit, s.cache[c.LIST, o, tier, unit] if policy == c.ARC else which)
             s.used[o, tier, unit] = used
             return
-        if policy == c.RETURN and worth(s, which, now - used) <= 0:
+        if policy == c.RETURN and not welcome(s, o, tier, worth(s, which, now - used), now):
             s.tier[k, tier, c.DROPPED] += 1
-            return
+            tier += 1
+            continue
         if not write(s, k, tier, now):
             return
         s.used[o, tier, unit] = used
@@ -97,6 +109,32 @@ def expire(s: Serving, k: int, now: float) -> None:
                 s.inst[k, c.EVICTABLE] -= 1
                 s.inst[k, c.FREE] += s.inst[k, c.PER_UNIT]
                 s.inst[k, c.FREED] += s.inst[k, c.PER_UNIT]
+
+
+@inner
+def regard(s: Serving, k: int, tier: int, unit: int, which: int) -> bool:
+    """A unit is of another kind of forecast from now on, in `tier` and below, and a mere copy below the first that has it.
+
+    Whether any tier has it, the first tier included.
+    """
+    known = tier > 0 and s.cache[c.HOLDERS, k, 0, unit] >= 0
+    for i in range(tier, s.tier.shape[1]):
+        o = s.tier[k, i, c.OWNER]
+        holders = s.cache[c.HOLDERS, o, i, unit]
+        if holders == 0:
+            unlink(s, o, i, unit)
+            link(s, o, i, unit, above(s) if known else which)
+            s.used[o, i, unit] = s.total[c.CLOCK]
+        known = known or holders >= 0
+    return known
+
+
+@inner
+def came_back(s: Serving, k: int, r: int) -> None:
+    """What a request that has arrived will use is worth most from now on, in every tier that has it."""
+    for j in range(s.starts[r], s.starts[r] + s.req[r, c.SHARABLE]):
+        if not regard(s, k, 0, s.blocks[j], back(s)):
+            break
 
 
 @inner
@@ -157,7 +195,7 @@ def read_s(s: Serving, k: int, r: int, units: int, more: int, counts: np.ndarray
                 relist(s, o, tier, unit, c.OFTEN)
             else:
                 unlink(s, o, tier, unit)
-                link(s, o, tier, unit, s.cache[c.LIST, o, tier, unit])
+                link(s, o, tier, unit, above(s) if s.tier[o, tier, c.EVICTS] == c.RETURN else 0)
     done = now
     for tier in range(1, s.tier.shape[1]):
         if counts[tier] > 0:

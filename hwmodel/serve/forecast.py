@@ -15,17 +15,16 @@ from hwmodel.serve.trace import Trace
 
 BINS = 12
 """Kinds of forecast of the calls that ended in one way: equal shares of them by the chance of a return."""
-DROP = 0.05
-"""Chance of a return below which idle KV is not worth a place below the first tier, when nothing else is said."""
 
 
-def forecast(trace: Trace, predictor: Predictor, horizon_s: float = HORIZON_S, drop: float = DROP) -> Requests:
+def forecast(trace: Trace, predictor: Predictor, horizon_s: float = HORIZON_S, drop: float = 0.0) -> Requests:
     """The requests of a trace with the forecast of each.
 
     The predictor sees the trace's own times; in a closed loop the pauses are the same at any speed of the service. Worth is
     that of `Predicted`: the chance of a return per second that a place is still taken, given how long none has come. Where the
-    chance that is left is below `drop` it is negative: KV that leaves the first tier is dropped. Requests of no conversation
-    are worth the inverse of the horizon and their age.
+    chance that is left is below `drop`, KV that leaves the first tier is dropped. Requests of no conversation are worth the
+    inverse of the horizon and their age. The last kind but one is that of copies of what a higher tier has, the
+    first to go; the last that of conversations that have come back and wait, kept before all others.
 
     Raises
     ------
@@ -47,14 +46,15 @@ def forecast(trace: Trace, predictor: Predictor, horizon_s: float = HORIZON_S, d
                 inside = own[part == number]
                 kind[returns.call[inside]] = len(rows)
                 rows.append(_row(known, step, float(chance[inside].mean()), ages, drop))
+    rows += [np.full(len(ages), -np.inf), np.full(len(ages), np.inf)]
     return replace(trace.requests, forecast=kind, worth=Worth(np.array(rows), quality))
 
 
 def _row(known: Predicted, step: int, chance: float, ages: Array, drop: float) -> Array:
     """(ages,) worth of calls that ended so, of such a chance."""
     steps, chances = np.full(len(ages), step), np.full(len(ages), chance)
-    still = known.still(steps, chances, ages)
-    return np.where(still > drop, known.at(steps, chances, ages), still - 1.0)
+    value = known.at(steps, chances, ages)
+    return np.where(known.still(steps, chances, ages) < drop, -np.inf, value) if drop else value
 
 
 def _bins(chance: Array) -> Ints:

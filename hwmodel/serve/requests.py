@@ -17,7 +17,7 @@ class Worth:
     """What idle KV is worth, by kind of forecast and age."""
 
     table: Array
-    """(kinds, ages) 0 and less: not worth a place below the first tier; ages as log2(1 + s) in eighths."""
+    """(kinds, ages) -inf: not worth a place below the first tier; ages as log2(1 + s) in eighths."""
     auc: float = float("nan")
     """Of the predictor that said it, over all calls of the trace."""
 

@@ -111,7 +111,7 @@ def _tiers(answer: Answer) -> list[dict[str, Any]]:
             "life_years": below.endurance_bytes * several / daily / YEAR_DAYS
             if daily and np.isfinite(below.endurance_bytes) else None,
             "writing_fraction": float(run.tier_s[:, index, c.WRITING_S].sum()) / (span * len(run.inst)) if span else 0.0,
-            "not_kept_bytes": {"buffer_full": float(total[c.UNWRITTEN] * size), "no_return": float(total[c.DROPPED] * size)},
+            "not_kept_bytes": {"buffer_full": float(total[c.UNWRITTEN] * size), "less_worth": float(total[c.DROPPED] * size)},
         })  # fmt: skip
     return rows
 

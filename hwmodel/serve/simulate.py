@@ -13,7 +13,7 @@ import numpy as np
 
 from hwmodel.scenario import Scenario, scenario_from
 from hwmodel.serve.engine import Fleet, Group, Run, Wire, simulate
-from hwmodel.serve.forecast import DROP, forecast
+from hwmodel.serve.forecast import forecast
 from hwmodel.serve.kv import Eviction, Room, Tier, room
 from hwmodel.serve.metrics import within
 from hwmodel.serve.requests import Requests
@@ -106,7 +106,7 @@ def foreseen(service: Service, trace: Trace) -> Requests:
     if keep.policy != "return":
         return trace.requests
     horizon = HORIZON_S if keep.horizon_s is None else float(keep.horizon_s)
-    return forecast(trace, predictor_of(keep, service.document), horizon, DROP if keep.drop is None else keep.drop)
+    return forecast(trace, predictor_of(keep, service.document), horizon, keep.drop or 0.0)
 
 
 @dataclass(frozen=True)

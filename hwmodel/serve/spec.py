@@ -45,8 +45,8 @@ class Keep(Spec):
     """Which idle KV stays when a tier is full."""
 
     policy: Literal["lru", "arc", "ttl", "return"] = "lru"
-    """lru: the least recently used goes; arc: adaptive replacement below the first tier; ttl: lru, and what was idle for
-    `timeout` goes; return: the least worth by a forecast of the conversation's return."""
+    """lru: the least recently used goes, demoted to the tier below; arc: adaptive replacement below the first tier; ttl: lru,
+    and what was idle for `timeout` goes; return: the least worth by a forecast of the conversation's return."""
     timeout_s: Seconds | None = None
     """Of ttl."""
     predictor: str | dict[str, Any] | None = None
@@ -56,7 +56,8 @@ class Keep(Spec):
     horizon_s: Seconds | None = None
     """Within which a return counts; 10 min when absent."""
     drop: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Of return: chance of a return below which KV is dropped and not demoted; 0.05 when absent."""
+    """Of return: chance of a return below which KV is dropped though a tier below has room, to spare it the write; none when
+    absent. A full tier always turns away what is worth less than all it has."""
 
     @model_validator(mode="after")
     def _complete(self) -> Keep:
