@@ -99,7 +99,7 @@ def draw_percentiles(latencies: Mapping[str, Any], path: str | Path, title: str,
             axes.step(share, values, where="pre", color=CYCLE[0])
             if limit := latencies.get(f"{name} target"):
                 axes.axhline(limit, color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), label="target")
-                axes.legend(loc="upper left")
+                axes.legend(loc="lower right")  # the curve rises there
             if len(values) and values[0] > 0:
                 axes.set_yscale("log")
             axes.set_xlim(0, 100)

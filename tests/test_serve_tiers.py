@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 from serving_cases import fleet, proportional, requests
 
+from hwmodel.cli import cli
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_lists import relist
@@ -21,10 +25,15 @@ from hwmodel.serve.engine import Run, simulate
 from hwmodel.serve.forecast import forecast
 from hwmodel.serve.kv import Eviction, Tier
 from hwmodel.serve.metrics import hit_rate, ttft_s
+from hwmodel.serve.offline import coarser
 from hwmodel.serve.predictors.constant import Always, Never
 from hwmodel.serve.predictors.oracle import Oracle
+from hwmodel.serve.readers import recorded
 from hwmodel.serve.readers.closed import Call, closed_loop
 from hwmodel.serve.requests import Requests
+from hwmodel.serve.result import to_dict
+from hwmodel.serve.simulate import answer, foreseen, kinds_of, load_service
+from hwmodel.serve.synthetic import started
 from hwmodel.serve.trace import Trace
 from hwmodel.spec.errors import InputError
 
@@ -271,3 +280,86 @@ def test_a_forecast_says_the_same_worth_of_equal_chances_and_none_of_no_conversa
 def test_by_return_needs_a_forecast() -> None:
     with pytest.raises(InputError, match="needs a forecast"):
         served(visits([0]), eviction=Eviction("return"))
+
+
+# --- the commands -----------------------------------------------------------------------------------------------------
+def test_a_folder_gets_pictures_and_a_chrome_trace(tmp_path: Path) -> None:
+    arguments = ["simulate", "w1_llama_8b_h100", "--requests", "50", "--json", "--out", str(tmp_path)]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    for name in ("over_time.png", "percentiles.png"):
+        assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
+    told = json.loads((tmp_path / "trace.json").read_text())
+    spans = [event for event in told["traceEvents"] if event["ph"] == "X"]
+    assert {event["args"]["request"] for event in spans} == set(range(50))
+    lanes: dict[tuple[int, int], float] = {}
+    for event in spans:
+        lane = (event["pid"], event["tid"])
+        assert event["ts"] >= lanes.get(lane, -1.0) - 1e-3, "spans of a lane do not overlap"
+        lanes[lane] = event["ts"] + event["dur"]
+
+
+def test_the_series_halves_when_it_is_full_and_ends_with_nothing_left() -> None:
+    found = simulate(requests(np.arange(3000) * 0.01, 5, 6), fleet(proportional(TOKEN_S)))
+    assert found.iterations > 4096
+    assert 2000 < len(found.series) <= 4096
+    assert (np.diff(found.series[:, c.AT_S]) >= 0).all()
+    assert found.series[:, c.RUNNING_].max() >= 1
+    assert (found.series[:, c.USED_PAGES] >= found.series[:, c.RUNNING_]).all()
+
+
+def test_the_command_trace_describes_a_scenario_and_a_file(tmp_path: Path) -> None:
+    made = CliRunner().invoke(cli, ["trace", "rubin_dram_ssd_agents", "--json", "--out", str(tmp_path)])
+    assert made.exit_code == 0, made.output
+    told = json.loads((tmp_path / "trace.json").read_text())
+    assert told["statistics"]["sessions"] == 120
+    assert (np.diff(told["hit_over_timeout"]["hit"]) > 0).all()
+    assert (np.diff(told["hit_over_size"]["hit"]) >= 0).all()
+    hit = {row["policy"]: row["limited"]["hit"] for row in told["returns"]["policies"] if row["limited"]}
+    assert hit["never"] == 0 < hit["LRU"] <= hit["perfect information"] <= told["statistics"]["unlimited_hit"]
+    assert (tmp_path / "timeouts.png").exists()
+    (tmp_path / "own.csv").write_text("at,in,out\n0,100,5\n1,300,5\n")
+    plain = CliRunner().invoke(cli, ["trace", str(tmp_path / "own.csv"), "--columns", "at,in,out", "--json"])
+    assert plain.exit_code == 0, plain.output
+    assert json.loads(plain.stdout)["statistics"]["prompt_mean"] == 200
+    assert json.loads(plain.stdout)["returns"] is None
+
+
+@pytest.mark.parametrize(
+    ("keep", "said"),
+    [
+        ("{policy: ttl}", "timeout"), ("{policy: lru, auc: 0.7}", "policy return"), ("{policy: arc}", "state 'tiers'"),
+        ("{policy: return, predictor: orakle}", "did you mean 'oracle'"), ("{policy: return, predictor: noisy}", "needs 'auc'"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_keep_are_told(keep: str, said: str) -> None:
+    found = CliRunner().invoke(cli, ["simulate", "w1_llama_8b_h100", "--set", f"serving.keep={keep}"])
+    text = found.output + str(found.exception or "") + str(getattr(found.exception, "problems", ""))
+    assert found.exit_code != 0
+    assert said in text
+
+
+# --- the agents' runs -------------------------------------------------------------------------------------------------
+def test_agents_on_a_small_cluster_with_little_dram(shared: Path) -> None:
+    """30 runs in closed loops: longer timeouts raise the hit rate; policies side by side in hit rate, TTFT and USD."""
+    trace = recorded(shared / "traces" / "agentic_weka" / "weka_requests.csv.gz")
+    count = int(np.flatnonzero(trace.requests.session >= 30)[0])
+    columns = {name: getattr(trace, name)[:count] for name in ("end_s", "chain", "depth", "step")}
+    trace = started(replace(trace, requests=coarser(trace.requests.first(count), 8), **columns), 0.01)
+    base = ["serving.instances=1", "serving.tiers=[{tier: dram, capacity: 50 GB, bandwidth: 800 GB/s}]",
+            "serving.kv_tokens=1500000"]  # fmt: skip
+    kinds = kinds_of(load_service("rubin_dram_ssd_agents", base), trace.requests)
+    told: dict[str, dict[str, Any]] = {}
+    keeps = {"lru": "{policy: lru}", "arc": "{policy: arc}", "AUC 0.69": "{policy: return, predictor: noisy, auc: 0.69}",
+             "oracle": "{policy: return, predictor: oracle}", "never": "{policy: return, predictor: never, drop: 0.01}",
+             **{f"ttl {t}": f"{{policy: ttl, timeout: {t}}}" for t in ("1 min", "10 min", "1 h")}}  # fmt: skip
+    for name, keep in keeps.items():
+        service = load_service("rubin_dram_ssd_agents", [*base, f"serving.keep={keep}"])
+        told[name] = to_dict(answer(service, foreseen(service, trace), kinds=kinds))
+    hit = {name: found["prefix_hit_rate"] for name, found in told.items()}
+    assert hit["ttl 1 min"] + 0.02 < hit["ttl 10 min"] < hit["ttl 1 h"] <= hit["lru"] + 0.002
+    assert abs(hit["AUC 0.69"] - hit["lru"]) < 0.03
+    assert abs(hit["oracle"] - hit["lru"]) < 0.03
+    assert hit["never"] < hit["oracle"]
+    assert told["ttl 1 min"]["ttft_s"]["mean"] > told["oracle"]["ttft_s"]["mean"]
+    assert told["ttl 1 min"]["sessions"]["usd_busy"] > told["oracle"]["sessions"]["usd_busy"]
+    assert told["never"]["tiers"][0]["written_bytes"] == 0 < told["lru"]["tiers"][0]["written_bytes"]

@@ -44,7 +44,9 @@ def _kept(found: dict[str, Any]) -> str:
     if keep["policy"] == "ttl":
         return f"for {_s(keep['timeout_s'])}"
     if keep["policy"] == "return":
-        return f"by predicted return ({keep['predictor']}" + (f", AUC {keep['auc']:.2f})" if keep["auc"] else ")")
+        return f"by predicted return ({keep['predictor']}" + (
+            f"; AUC over all calls {keep['auc']:.2f})" if keep["auc"] else ")"
+        )
     return {"lru": "least recently used goes first", "arc": "adaptive replacement (ARC)"}[keep["policy"]]
 
 

@@ -27,8 +27,10 @@ def window(run: Run) -> tuple[float, float]:
     order = np.argsort(times, kind="stable")
     inside = np.cumsum(np.concatenate((np.ones(len(begin)), -np.ones(len(end))))[order])
     middle = float(times[order][np.argmax(inside)])
-    half = float(end.max() - begin.min()) * min(1.0, REQUESTS / len(begin)) / 2
-    return middle - half, middle + half
+    span, first = float(end.max() - begin.min()), float(begin.min())
+    size = span * min(1.0, REQUESTS / len(begin))
+    at = min(max(middle - size / 2, first), first + span - size)
+    return at, at + size
 
 
 def serving_trace(run: Run, start_s: float, end_s: float) -> dict[str, Any]:
