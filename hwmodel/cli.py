@@ -20,6 +20,7 @@ from hwmodel.cli_optimize import optimize_command
 from hwmodel.cli_question import BAD_INPUT, INFEASIBLE, asked, json_option, question_options
 from hwmodel.cli_simulate import simulate_command
 from hwmodel.cli_sweep import sweep_command
+from hwmodel.cli_trace import trace_command
 from hwmodel.cli_whatif import racks_command, whatif_command
 from hwmodel.terminal import json_out, listen, say, show, text_out
 
@@ -398,7 +399,7 @@ def claims_command(as_json: bool) -> None:
 
 for command in (
     explain_command, report_command, compare_command, cost_command, optimize_command, whatif_command, racks_command,
-    sweep_command, simulate_command, calibrate_command, validate_command,
+    sweep_command, simulate_command, trace_command, calibrate_command, validate_command,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Of a search: seeds whose requests it serves."
 )
 @json_option
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the answer and a row per request.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder: answer, row per request, plots, trace.")
 def simulate_command(
     scenario: str, settings: tuple[str, ...], trace: Path | None, format_: str, columns: str, count: int | None, rate: float,
     slo: str, seed: int | None, what: str | None, good: str, seeds: int, as_json: bool, out: Path | None,
@@ -72,8 +72,8 @@ def simulate_command(
 
 def _requests(service: Service, trace: Path | None, format_: str, columns: str, seed: int | None, seeds: int) -> list[Requests]:
     """Those of a trace, or the scenario's own under so many seeds."""
-    from hwmodel.serve.readers import read
-    from hwmodel.serve.simulate import requests_of
+    from hwmodel.serve.readers import recorded
+    from hwmodel.serve.simulate import foreseen, requests_of
 
     if trace is None:
         if format_ or columns:
@@ -83,7 +83,8 @@ def _requests(service: Service, trace: Path | None, format_: str, columns: str, 
         return [requests_of(service, first + i) for i in range(seeds)]
     if seed is not None:
         raise click.UsageError("--seed is of the scenario's own requests; a trace has none")
-    return [read(trace, format_, tuple(part.strip() for part in columns.split(",")) if columns else ())]
+    names = tuple(part.strip() for part in columns.split(",")) if columns else ()
+    return [foreseen(service, recorded(trace, format_, names))]
 
 
 def _share(text: str) -> float:
@@ -125,5 +126,26 @@ def _write(found: Answer, told: dict[str, Any], out: Path) -> None:
 
     (out / "simulate.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     (out / "requests.csv").write_text(csv_text(rows(found)), encoding="utf-8")
-    for name in ("simulate.json", "requests.csv"):
+    names = ["simulate.json", "requests.csv"]
+    if found.run.finished.any():
+        names += _draw(found, out)
+    for name in names:
         say(f"wrote {out / name}")
+
+
+def _draw(found: Answer, out: Path) -> list[str]:
+    """Time series, percentile curves, and a window as a Chrome trace; the names of the files."""
+    import json
+
+    from hwmodel.plot_serving import draw_over_time, draw_percentiles
+    from hwmodel.report.serving_trace import serving_trace, window
+    from hwmodel.serve.metrics import latencies, over_time
+
+    name, source = found.service.scenario.name, found.run.requests.source
+    draw_over_time(over_time(found.run), out / "over_time.png", f"Load over time: {name}", source)
+    draw_percentiles(
+        latencies(found.run, found.slo), out / "percentiles.png", f"Percentiles: {name}", found.run.requests.source
+    )
+    told = serving_trace(found.run, *window(found.run))
+    (out / "trace.json").write_text(json.dumps(told, separators=(",", ":")) + "\n", encoding="utf-8")
+    return ["over_time.png", "percentiles.png", "trace.json"]

@@ -62,3 +62,47 @@ def draw_timeouts(curves: Mapping[str, Curve], path: str | Path, foot: str = "")
             axes.set_xlabel("Eviction timeout")
             axes.grid(visible=True)
         right.legend(*left.get_legend_handles_labels(), loc="upper left")  # the lines rise: this corner is empty
+
+
+def draw_over_time(series: Mapping[str, Any], path: str | Path, title: str, foot: str = "") -> None:
+    """Requests running and waiting, and KV used and idle, over time; arrays by name, tokens in `capacity_tokens`."""
+    what = "All instances together, at the ends of iterations"
+    with _sheet(path, title, what, foot, (9.6, 4.2), 2) as (left, right):
+        time = series["time_s"]
+        for name, colour in zip(("running", "waiting"), CYCLE, strict=False):
+            left.step(time, series[name], where="post", color=colour, linewidth=1.0, label=name)
+        left.set_ylabel("Requests")
+        right.fill_between(time, 0, series["used_tokens"], step="post", color=CYCLE[0], linewidth=0, label="held by requests")
+        top = series["used_tokens"] + series["idle_tokens"]
+        right.fill_between(time, series["used_tokens"], top, step="post", color=CYCLE[0], alpha=0.3, linewidth=0, label="idle")
+        right.axhline(series["capacity_tokens"], color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), label="capacity")
+        right.set_ylabel("Tokens of KV in the first tier")
+        right.set_ylim(0, 1.22 * series["capacity_tokens"])
+        for axes in (left, right):
+            axes.set_xlabel("Time (s)")
+            axes.set_xlim(float(time[0]), float(time[-1]) if time[-1] > time[0] else float(time[0]) + 1)
+            axes.grid(visible=True)
+            axes.legend(loc="upper right", ncols=3)
+        left.set_ylim(0, 1.22 * max(1.0, float(series["running"].max()), float(series["waiting"].max())))
+
+
+def draw_percentiles(latencies: Mapping[str, Any], path: str | Path, title: str, foot: str = "") -> None:
+    """Share of the requests up to each latency: s by name, one panel each; targets as `NAME target`."""
+    import numpy as np  # noqa: PLC0415 - with the drawing
+
+    names = [name for name in latencies if not name.endswith(" target")]
+    what = "Latency that a share of the requests stays below"
+    with _sheet(path, title, what, foot, (9.6, 4.2), len(names)) as panels:
+        for axes, name in zip(panels, names, strict=True):
+            values = np.sort(latencies[name])
+            share = 100 * (np.arange(len(values)) + 1) / max(1, len(values))
+            axes.step(share, values, where="pre", color=CYCLE[0])
+            if limit := latencies.get(f"{name} target"):
+                axes.axhline(limit, color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), label="target")
+                axes.legend(loc="lower right")  # the curve rises there
+            if len(values) and values[0] > 0:
+                axes.set_yscale("log")
+            axes.set_xlim(0, 100)
+            axes.set_xlabel("Requests (%)")
+            axes.set_ylabel(f"{name} (s)")
+            axes.grid(visible=True)

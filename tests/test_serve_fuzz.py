@@ -17,9 +17,9 @@ from serving_cases import proportional, requests
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.serve.engine import REASONS, Fleet, Group, Run, Wire, simulate
-from hwmodel.serve.kv import Tier
+from hwmodel.serve.kv import POLICIES, Eviction, Tier
 from hwmodel.serve.metrics import hit_rate, itl, ttft_s
-from hwmodel.serve.requests import Requests
+from hwmodel.serve.requests import Requests, Worth
 from hwmodel.serve.schedulers import Scheduler
 
 BLOCK = 8
@@ -42,6 +42,7 @@ def workloads(draw: Any) -> Requests:
     return requests(
         arrival, prompt, output, after=after, gap_s=np.round(rng.uniform(0, 2, n), 2), block_tokens=BLOCK,
         starts=np.concatenate([[0], np.cumsum(count)]), blocks=ids[1:].astype(np.int64),
+        forecast=rng.integers(0, 3, n), worth=Worth(np.sort(rng.choice([-np.inf, *rng.uniform(-0.5, 1, 6)], (3, 12)))[:, ::-1]),
     )  # fmt: skip
 
 
@@ -56,7 +57,12 @@ def fleets(draw: Any) -> Fleet:
         given_["reserve"] = draw(st.sampled_from(["final", "paged", 150]))
     given_["watermark"] = draw(st.sampled_from([0.0, 0.1]))
     rule = Scheduler.kinds[kind](**given_)
-    tiers = (Tier("dram", 8.0 * BLOCK, 1e5, 1e-4), Tier("ssd", 30.0 * BLOCK, 3e4, 1e-3))[: draw(st.integers(0, 2))]
+    slow = draw(st.sampled_from([{}, {"write_bytes_per_s": 2e4, "duplex": False, "buffer_bytes": 12.0 * BLOCK}]))
+    pool = draw(
+        st.sampled_from([Tier("ssd", 30.0 * BLOCK, 3e4, 1e-3, **slow), Tier("pool", 20.0 * BLOCK, 3e4, 1e-3, pooled=True)])
+    )
+    tiers = (Tier("dram", 8.0 * BLOCK, 1e5, 1e-4), pool)[: draw(st.integers(0, 2))]
+    eviction = Eviction(draw(st.sampled_from(sorted(POLICIES))), draw(st.sampled_from([0.0, 0.3, 5.0])))
     pages, page = draw(st.integers(10, 60)), draw(st.sampled_from([2, 4, 8]))
     steps = proportional(1e-3)
 
@@ -65,7 +71,7 @@ def fleets(draw: Any) -> Fleet:
 
     split = kind != "static" and draw(st.booleans())
     groups = (group("prefill"), group("decode")) if split else (group("mixed"),)
-    return Fleet(groups, page, draw(st.sampled_from(["round_robin", "least_loaded", "prefix"])), draw(st.booleans()))
+    return Fleet(groups, page, draw(st.sampled_from(["round_robin", "least_loaded", "prefix"])), draw(st.booleans()), eviction)
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
@@ -83,7 +89,7 @@ def test_nothing_is_lost_whatever_comes(work: Requests, fleet: Fleet) -> None:
 
 
 def same(one: Run, two: Run) -> None:
-    for name in ("req", "when", "inst", "meter", "tier", "gaps", "total"):
+    for name in ("req", "when", "inst", "meter", "tier", "tier_s", "series", "gaps", "total"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
 
 

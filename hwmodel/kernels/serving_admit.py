@@ -6,9 +6,10 @@ from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.schedule import push
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
-from hwmodel.kernels.serving_kv import allocate, found, hold, pages_for, read_s, release, worth_reading
+from hwmodel.kernels.serving_kv import allocate, found, hold, pages_for, release
 from hwmodel.kernels.serving_queue import leave_queue, wait_first
 from hwmodel.kernels.serving_steps import along, chunk_s
+from hwmodel.kernels.serving_tiers import read_s, worth_reading
 
 BLOCKED = -1
 """The first waiting request cannot be let in now."""

@@ -88,17 +88,35 @@ STATIC, ITERATION_LEVEL, BUDGETED, SARATHI, PREFILL_FIRST = 0, 1, 2, 3, 4
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE = 0, 1, 2
 
-# tiers below the first: whole numbers (instances, tiers, N_TIER), times (instances, tiers, N_TIER_S)
+# tiers, the first of them index 0: whole numbers (instances, tiers, N_TIER), times (instances, tiers, N_TIER_S)
 ROOM, HELD, MOST, HITS, READS, WRITES, COUNTED = 0, 1, 2, 3, 4, 5, 6
 """Units: capacity, held, most held, found by requests, read and written; and a place to count in."""
-N_TIER = 7
-READ_S, LATENCY_S, FREE_AT = 0, 1, 2
-"""s per unit to read; s before the first; until when the way up is busy."""
-N_TIER_S = 3
+OWNER, EVICTS, DUPLEX, UNWRITTEN, DROPPED, EXPIRED = 7, 8, 9, 10, 11, 12
+"""Instance whose lists hold what is there: another one's where a pool is shared; a policy below; 1: reads and writes have a
+way each; units that were not kept because the way down was too far behind, because all that was there was worth more or no
+return was expected, and by their age."""
+LENGTHS = 13
+"""ARC: how many units are in each of its four lists, from here on."""
+N_TIER = 17
+READ_S, LATENCY_S, FREE_AT, WRITE_S, WRITE_FREE_AT, BEHIND_S = 0, 1, 2, 3, 4, 5
+"""s per unit to read; s before the first; until when the way up is busy; s per unit to write; until when the way down is; by
+how many s it may be behind before units are not kept."""
+TARGET, TTL_S, WRITING_S = 6, 7, 8
+"""ARC: units that those used once should have; s after which an idle unit is gone, 0 for never; s spent writing."""
+N_TIER_S = 9
 
-HOLDERS, OLDER, NEWER = 0, 1, 2
-"""Of a unit in a tier: -1 not there, else how many requests hold it; its neighbours in the list by last use of units that
-nobody holds, whose anchor is the last id."""
+HOLDERS, OLDER, NEWER, LIST = 0, 1, 2, 3
+"""Of a unit in a tier: -1 not there, else how many requests hold it; its neighbours in its list by last use of units that
+nobody holds, whose anchor stands behind the ids; which list that is."""
+
+# who leaves a full tier
+LRU, ARC, RETURN = 0, 1, 2
+"""Least recently used (one list); adaptive replacement (four lists); least worth by the forecast of its last request (a list
+for each kind of forecast)."""
+ONCE, OFTEN, WAS_ONCE, WAS_OFTEN = 0, 1, 2, 3
+"""ARC's lists: used once, more often, and the ids of those that left each."""
+AGES_PER_OCTAVE = 8
+"""Columns of `worth`: ages at which log2(1 + age in s) passes a whole number of eighths."""
 
 BY_TOKENS, BY_SEQUENCES, BY_CONTEXT, BY_CHUNKS, BY_NEW, BY_CACHED = 0, 1, 2, 3, 4, 5
 """Axes of the step tables."""
@@ -111,7 +129,14 @@ BINS_PER_OCTAVE, OCTAVES = 128, 40
 TOTAL_GAP_S, LONGEST_GAP_S, GAPS, NEXT_ENTRY, CLOCK, BACKWARDS = 0, 1, 2, 3, 4, 5
 """Totals of a run: gaps between tokens (sum, longest, number); whose turn it is; time of the last event, and how often the
 clock went back (never)."""
-N_TOTAL = 6
+SERIES, EVERY, SKIPPED = 6, 7, 8
+"""Rows of the time series; of how many turns of the loop each is the first; turns since the last row."""
+N_TOTAL = 9
+
+AT_S, RUNNING_, WAITING_, LOADING_, USED_PAGES, IDLE_PAGES = 0, 1, 2, 3, 4, 5
+"""Columns of the time series: s; requests in batches, in queues, with KV on the way; pages that requests hold, pages of units
+that nobody holds; of all instances."""
+N_SERIES = 6
 
 
 class Serving(NamedTuple):
@@ -132,7 +157,7 @@ class Serving(NamedTuple):
     blocks: np.ndarray
     """(units,) int ids."""
     cache: np.ndarray
-    """(3, instances, tiers, ids + 1) int32: HOLDERS, OLDER, NEWER of every unit."""
+    """(4, instances, tiers, ids + lists) int32: HOLDERS, OLDER, NEWER, LIST of every unit; then the anchors of the lists."""
     tier: np.ndarray
     """(instances, tiers, N_TIER) int."""
     tier_s: np.ndarray
@@ -153,3 +178,12 @@ class Serving(NamedTuple):
     """(N_TOTAL,) float."""
     follow: np.ndarray
     """(requests + 1 + followers,) int: of each request, where those that wait for its end stand in this array; then they."""
+    used: np.ndarray = np.zeros((0, 0, 0), np.float32)
+    """(instances, tiers, ids + lists) float32, s: when a request last let go of a unit; kept where a policy asks for it."""
+    forecast: np.ndarray = np.zeros(0, np.int64)
+    """(requests,) int: kind of forecast of each request's conversation."""
+    worth: np.ndarray = np.zeros((1, 1))
+    """(lists, ages): what a unit is worth, by forecast and the time since its last use; -inf: no place below the first tier.
+    The last is that of conversations that have come back and wait, the one before of copies of what a higher tier has."""
+    series: np.ndarray = np.zeros((0, N_SERIES))
+    """(rows, N_SERIES) float: the state of all instances over time."""

@@ -16,6 +16,7 @@ from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import publish, release
 from hwmodel.kernels.serving_queue import best_first
 from hwmodel.kernels.serving_steps import chunk_s, gap_bin, parts_of, step_s
+from hwmodel.kernels.serving_tiers import expire
 
 orca, prefill_first, sarathi = serving_orca.schedule, serving_prefill_first.schedule, serving_sarathi.schedule
 static, vllm = serving_static.schedule, serving_vllm.schedule
@@ -101,6 +102,8 @@ def attend(s: Serving, k: int, chunks: int, parts: int) -> None:
 @inner
 def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Start an iteration if there is something to compute; the new length of the heap of requests on their way."""
+    if s.tier_s[k, 0, c.TTL_S] > 0:
+        expire(s, k, now)
     if s.tier.shape[1] > 1:
         s.inst[k, c.HELD_BACK] = 0
         s.inst[k, c.COMPUTES] = -1

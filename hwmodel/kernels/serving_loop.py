@@ -12,6 +12,7 @@ from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import allocate, let_go, publish
 from hwmodel.kernels.serving_queue import put_last, take_first, wait_first, wait_last
 from hwmodel.kernels.serving_routing import decoder, entry, refusal
+from hwmodel.kernels.serving_tiers import came_back
 
 NEVER = np.inf
 
@@ -33,6 +34,8 @@ def arrive(s: Serving, r: int, now: float, routing: int, pairs: bool) -> int:
     s.inst[k, c.LIVE] += 1
     s.inst[k, c.LOAD] += s.req[r, c.PROMPT]
     wait_last(s, k, r)
+    if s.tier[k, 0, c.EVICTS] == c.RETURN:
+        came_back(s, k, r)
     return k
 
 
@@ -95,7 +98,7 @@ def accept(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready:
 def moved(s: Serving, r: int, now: float) -> tuple[int, int]:
     """The KV of a request has arrived: it joins the batch of its decode instance; (that, where it came from)."""
     k, origin = s.req[r, c.AT], s.req[r, c.ORIGIN]
-    let_go(s, origin, r, s.req[r, c.ORIGIN_UNITS], s.req[r, c.ORIGIN_PAGES])
+    let_go(s, origin, r, s.req[r, c.ORIGIN_UNITS], s.req[r, c.ORIGIN_PAGES], s.forecast[r])
     s.inst[origin, c.LIVE] -= 1
     s.req[r, c.ORIGIN_UNITS] = s.req[r, c.ORIGIN_PAGES] = 0
     s.req[r, c.COMPUTED] = s.req[r, c.PROMPT]
@@ -188,6 +191,34 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
                 if s.inst[k, c.BUSY] == 1:
                     ends[k] = s.meter[k, c.END]
                     busy = push(running, busy, ends, rank, k)
+        note_state(s, now)
+
+
+@inner
+def note_state(s: Serving, now: float) -> None:
+    """Add a row to the time series: every turn at first; when the rows are full every other goes, and half as many come."""
+    s.total[c.SKIPPED] += 1
+    if s.total[c.SKIPPED] < s.total[c.EVERY]:
+        return
+    s.total[c.SKIPPED] = 0
+    row = int(s.total[c.SERIES])
+    if row == s.series.shape[0]:
+        row = (row + 1) // 2
+        for i in range(1, row):
+            for j in range(c.N_SERIES):
+                s.series[i, j] = s.series[2 * i, j]
+        s.total[c.EVERY] *= 2
+    for j in range(c.N_SERIES):
+        s.series[row, j] = 0.0
+    s.series[row, c.AT_S] = now
+    for k in range(s.inst.shape[0]):
+        idle = s.inst[k, c.EVICTABLE] * s.inst[k, c.PER_UNIT]
+        s.series[row, c.RUNNING_] += s.inst[k, c.BATCH]
+        s.series[row, c.WAITING_] += s.inst[k, c.QUEUED]
+        s.series[row, c.LOADING_] += s.inst[k, c.INFLIGHT]
+        s.series[row, c.USED_PAGES] += s.inst[k, c.CAPACITY] - s.inst[k, c.FREE] - idle
+        s.series[row, c.IDLE_PAGES] += idle
+    s.total[c.SERIES] = row + 1
 
 
 @inner

@@ -25,8 +25,8 @@ def served(found: dict[str, Any]) -> RenderableType:
     ]  # fmt: skip
     if found["tiers"]:
         kept = [(t["tier"], _gb(t["capacity_bytes"]), _gb(t["peak_bytes"]), f"{t['hits']:,}", _gb(t["read_bytes"]),
-                 _gb(t["written_bytes"])) for t in found["tiers"]]  # fmt: skip
-        parts.append(table("", ("tier", "capacity", "peak", "units found", "read", "written"), kept, 1))
+                 _gb(t["written_bytes"]), _life(t)) for t in found["tiers"]]  # fmt: skip
+        parts.append(table("", ("tier", "capacity", "peak", "units found", "read", "written", "lasts"), kept, 1))
     if "find" in found:
         parts += ["", *_searched(found["find"])]
     return Group(*parts)
@@ -57,6 +57,22 @@ def _doubt(said: dict[str, Any]) -> str:
     return f"{said['share_low']:.1%} to {said['share_high']:.1%} if steps are as slow or quick as their 80 % interval allows"
 
 
+def _life(tier: dict[str, Any]) -> str:
+    return "" if tier["life_years"] is None else f"{tier['life_years']:,.1f} years"
+
+
+def _kept(found: dict[str, Any]) -> str:
+    """The rule by which idle KV stays."""
+    keep = found["keep"]
+    if keep["policy"] == "ttl":
+        return f"for {_s(keep['timeout_s'])}"
+    if keep["policy"] == "return":
+        return f"by predicted return ({keep['predictor']}" + (
+            f"; AUC over all calls {keep['auc']:.2f})" if keep["auc"] else ")"
+        )
+    return {"lru": "least recently used goes first", "arc": "adaptive replacement (ARC)"}[keep["policy"]]
+
+
 def _totals(found: dict[str, Any]) -> RenderableType:
     good, floor = found["goodput"], found["floor"]
     slo = ", ".join(f"{name.removesuffix('_s').upper()} {_s(limit)}" for name, limit in good["slo"].items()) or "no target"
@@ -65,6 +81,7 @@ def _totals(found: dict[str, Any]) -> RenderableType:
         *((("", _doubt(good["doubt"])),) if "doubt" in good else ()),
         ("output", f"{found['output_tokens_per_s']:,.1f} tokens/s"),
         ("prefix hits", f"{found['prefix_hit_rate']:.1%} of the input tokens"),
+        *([("idle KV", _kept(found))] if found["tiers"] or found["keep"]["policy"] != "lru" else []),
         ("preemptions", f"{found['preemptions']:,}"),
         ("iterations", f"{found['iterations']:,}"),
         ("physical floor", f"TTFT {_s(floor['ttft_s'])}, TPOT {_s(floor['tpot_s'])}: the mean prompt and one sequence alone"),

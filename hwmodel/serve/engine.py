@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_loop import serve
-from hwmodel.serve.kv import Tier
+from hwmodel.serve.kv import LEAST_RECENT, POLICIES, Eviction, Tier
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.schedulers import Scheduler
 from hwmodel.serve.steps import Steps, stacked
@@ -20,6 +21,8 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 ROLES = {"mixed": c.MIXED, "prefill": c.PREFILL_ONLY, "decode": c.DECODE_ONLY}
 ROUTING = {"round_robin": c.ROUND_ROBIN, "least_loaded": c.LEAST_LOADED, "prefix": c.PREFIX_AWARE}
+SERIES = 4096
+"""Most rows of the time series."""
 REASONS = {
     c.TOO_LONG: "does not fit the KV cache even alone",
     c.OVER_BUDGET: "prompt longer than the tokens of an iteration, and prompts are not cut",
@@ -59,6 +62,7 @@ class Fleet:
     """Tokens of a page of KV."""
     routing: str = "round_robin"
     prefix_cache: bool = True
+    eviction: Eviction = LEAST_RECENT
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,10 @@ class Run:
     """(instances, N_METER)."""
     tier: Ints = field(repr=False)
     """(instances, tiers, N_TIER)."""
+    tier_s: Array = field(repr=False)
+    """(instances, tiers, N_TIER_S) s."""
+    series: Array = field(repr=False)
+    """(rows, N_SERIES) state of all instances over time."""
     gaps: Ints = field(repr=False)
     """Histogram of gaps between tokens."""
     total: Array = field(repr=False)
@@ -113,8 +121,9 @@ def simulate(requests: Requests, fleet: Fleet) -> Run:
     _refuse_followers(state, requests)
     group = np.repeat(np.arange(len(fleet.groups)), [g.instances for g in fleet.groups])
     run = Run(
-        requests, fleet, state.req, state.when, state.inst, state.meter, state.tier, state.gaps, state.total, group, iterations
-    )
+        requests, fleet, state.req, state.when, state.inst, state.meter, state.tier, state.tier_s,
+        state.series[: int(state.total[c.SERIES])], state.gaps, state.total, group, iterations,
+    )  # fmt: skip
     conserved(run, state)
     return run
 
@@ -152,11 +161,27 @@ def conserved(run: Run, s: Serving) -> None:
         "an instance still has work": not inst[:, [c.BATCH, c.QUEUED, c.LIVE, c.INFLIGHT, c.LOAD, c.BUSY]].any(),
         "a request was served before its time": bool((np.diff(ordered, axis=1) >= 0).all()),
         "the clock went back": not run.total[c.BACKWARDS],
+        **_tiers_hold(s),
         "tokens and gaps differ": int(run.total[c.GAPS]) == int((req[done, c.OUTPUT] - 1).sum()) == int(run.gaps.sum()),
     }
     broken = [text for text, holds in facts.items() if not holds]
     if broken:
         raise InternalError("serving: " + "; ".join(broken))
+
+
+def _tiers_hold(s: Serving) -> dict[str, bool]:
+    """What must hold of the tiers below the first."""
+    there = (s.cache[c.HOLDERS, :, :, : s.cache.shape[3] - s.worth.shape[0]] >= 0).sum(axis=2)[:, 1:]
+    tier = s.tier[:, 1:]
+    arc = tier[:, :, c.EVICTS] == c.ARC
+    listed = tier[:, :, [c.LENGTHS + c.ONCE, c.LENGTHS + c.OFTEN]].sum(axis=2)
+    return {
+        "a tier holds other units than it counts": bool((there == tier[:, :, c.HELD]).all() and (listed == there)[arc].all()),
+        "a tier holds more than its room": bool((tier[:, :, c.MOST] <= tier[:, :, c.ROOM]).all()),
+        "ARC remembers more than twice its room": bool(
+            (tier[:, :, c.LENGTHS :].sum(axis=2) <= 2 * tier[:, :, c.ROOM])[arc].all()
+        ),
+    }
 
 
 def _state(requests: Requests, fleet: Fleet) -> tuple[Serving, Ints]:
@@ -174,8 +199,9 @@ def _state(requests: Requests, fleet: Fleet) -> tuple[Serving, Ints]:
     ids = int(requests.blocks.max()) + 1 if shared else 0
     tiers = 1 + max(len(g.tiers) for g in fleet.groups)
     req, when = _requests(requests, shared)
-    cache = np.full((3, len(members), tiers, ids + 1), ids, np.int32)
-    cache[c.HOLDERS] = -1
+    worth = _worth(requests, fleet.eviction)
+    cache = np.full((4, len(members), tiers, ids + len(worth)), -1, np.int32)
+    cache[[c.OLDER, c.NEWER], :, :, ids:] = np.arange(ids, ids + len(worth))
     most = max(min(n, g.scheduler.max_sequences) for g in fleet.groups)
     kinds: list[Steps] = [g.steps for g in fleet.groups]
     state = Serving(
@@ -183,10 +209,13 @@ def _state(requests: Requests, fleet: Fleet) -> tuple[Serving, Ints]:
         batch=np.full((len(members), most), -1),
         rank=np.zeros((len(members), max(kind.ranks for kind in kinds), c.N_RANK)),
         starts=requests.starts.astype(np.int64), blocks=requests.blocks.astype(np.int64),
-        cache=cache, gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64),
+        cache=cache, used=np.zeros(cache.shape[1:], np.float32), worth=worth,
+        forecast=np.zeros(n, np.int64) if requests.forecast is None else requests.forecast.astype(np.int64),
+        series=np.zeros((SERIES, c.N_SERIES)), gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64),
         total=np.zeros(c.N_TOTAL), follow=_followers(requests), **stacked(kinds),
-        **_tiers(members, tiers, fleet.page * per_unit),
+        **_tiers(members, tiers, fleet.page * per_unit, fleet.eviction),
     )  # fmt: skip
+    state.total[c.EVERY] = 1
     open_ = np.flatnonzero(requests.after < 0)
     return state, open_[np.argsort(requests.arrival_s[open_], kind="stable")]
 
@@ -239,12 +268,31 @@ def _meters(members: list[Group]) -> Array:
     return meter
 
 
-def _tiers(members: list[Group], count: int, unit_tokens: int) -> dict[str, Ints | Array]:
+def _worth(requests: Requests, eviction: Eviction) -> Array:
+    """(lists, ages) what units are worth: the forecasts' table, or none, of as many lists as the policy has."""
+    if eviction.policy != "return":
+        return np.zeros((4 if eviction.policy == "arc" else 1, 1))
+    if requests.worth is None:
+        raise InputError("policy return needs a forecast of each request: see hwmodel.serve.forecast")
+    return np.ascontiguousarray(requests.worth.table)
+
+
+def _tiers(members: list[Group], count: int, unit_tokens: int, eviction: Eviction) -> dict[str, Ints | Array]:
     tier = np.zeros((len(members), count, c.N_TIER), np.int64)
     seconds = np.zeros((len(members), count, c.N_TIER_S))
+    tier[:, :, c.OWNER] = np.arange(len(members))[:, None]
+    tier[:, :, c.EVICTS] = POLICIES[eviction.policy]
+    if eviction.policy == "arc":
+        tier[:, 0, c.EVICTS] = c.LRU
+    seconds[:, :, c.TTL_S] = eviction.ttl_s if eviction.policy == "ttl" else 0.0
+    pools: dict[int, int] = {}
     for k, group in enumerate(members):
         size = group.token_bytes * unit_tokens
         for i, below in enumerate(group.tiers, start=1):
-            tier[k, i, c.ROOM] = int(below.capacity_bytes // size)
-            seconds[k, i, [c.READ_S, c.LATENCY_S]] = size / below.read_bytes_per_s, below.latency_s
+            owner = pools.setdefault(i, k) if below.pooled else k
+            tier[k, i, [c.ROOM, c.OWNER, c.DUPLEX]] = below.capacity_bytes // size if owner == k else 0, owner, below.duplex
+            seconds[k, i, [c.READ_S, c.LATENCY_S, c.WRITE_S, c.BEHIND_S]] = (
+                size / below.read_bytes_per_s, below.latency_s, size / below.write_bytes_per_s,
+                below.buffer_bytes / below.write_bytes_per_s if math.isfinite(below.write_bytes_per_s) else math.inf,
+            )  # fmt: skip
     return {"tier": tier, "tier_s": seconds}

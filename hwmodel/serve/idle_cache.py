@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hwmodel.serve.keeping import Outcome, Prices, idle_share
-from hwmodel.serve.requests import Array
+from hwmodel.serve.requests import Array, Ints
 from hwmodel.serve.returns import Returns
 
 
@@ -56,14 +56,27 @@ class Predicted:
 
     def worth(self, returns: Returns, calls: list[int], now_s: float) -> Array:
         """(calls,) the lowest goes first."""
-        idle, step, chance = now_s - returns.end_s[calls], returns.step[calls], self.chance[calls]
+        return self.at(returns.step[calls], self.chance[calls], now_s - returns.end_s[calls])
+
+    def at(self, step: Ints, chance: Array, idle: Array) -> Array:
+        """(n,) the worth of calls that ended so, of such a chance, idle for so long (s)."""
+        alive, rest = self._curves(step, idle)
+        left = self.returns.horizon_s - idle
+        waited = chance * rest + (1 - chance) * np.maximum(left, 0.0)
+        return np.where(left > 0, chance * alive / np.maximum(waited, 1e-9), -idle)
+
+    def still(self, step: Ints, chance: Array, idle: Array) -> Array:
+        """(n,) the chance of a return that is left when none has come for so long (s)."""
+        alive, _ = self._curves(step, idle)
+        comes = np.where(idle < self.returns.horizon_s, chance * alive, 0.0)
+        return np.asarray(comes / np.maximum(comes + 1 - chance, 1e-30))
+
+    def _curves(self, step: Ints, idle: Array) -> tuple[Array, Array]:
         place = np.clip(np.searchsorted(self.grid, idle, "right") - 1, 0, len(self.grid) - 2)
         part = np.minimum((idle - self.grid[place]) / (self.grid[place + 1] - self.grid[place]), 1.0)
         alive = self.alive[step, place] * (1 - part) + self.alive[step, place + 1] * part
         rest = self.rest[step, place] * (1 - part) + self.rest[step, place + 1] * part
-        left = returns.horizon_s - idle
-        waited = chance * rest + (1 - chance) * np.maximum(left, 0.0)
-        return np.where(left > 0, chance * alive / np.maximum(waited, 1e-9), -idle)
+        return alive, rest
 
 
 def limited(returns: Returns, policy: Lru | Clairvoyant | Predicted, capacity_tokens: float, prices: Prices,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+from hwmodel.kernels import serving_columns as c
 from hwmodel.memory import memory
 from hwmodel.model.counts import kv_law
 from hwmodel.placing import place
@@ -13,12 +15,37 @@ from hwmodel.spec.errors import InputError
 
 @dataclass(frozen=True)
 class Tier:
-    """Memory below the first tier that keeps units which left it, of one instance; bytes and seconds."""
+    """Memory below the first tier that keeps units which left it, of one instance or a pool of all; bytes and seconds."""
 
     name: str
     capacity_bytes: float
     read_bytes_per_s: float
     latency_s: float
+    write_bytes_per_s: float = math.inf
+    duplex: bool = True
+    """Reads and writes have a way each; else they wait for one another."""
+    buffer_bytes: float = math.inf
+    """What may wait to be written; a unit that finds it full is not kept."""
+    pooled: bool = False
+    """One for all instances, each with a way of its own."""
+    endurance_bytes: float = math.inf
+    """Bytes it can be written in its life."""
+    usd_per_hour: float = 0.0
+
+
+POLICIES = {"lru": c.LRU, "ttl": c.LRU, "arc": c.ARC, "return": c.RETURN}
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """Who leaves a full tier, the first one included; ARC rules those below it."""
+
+    policy: str = "lru"
+    ttl_s: float = 0.0
+    """Of policy ttl: idle units are gone after it, from every tier; 0 for never."""
+
+
+LEAST_RECENT = Eviction()
 
 
 @dataclass(frozen=True)

@@ -139,3 +139,24 @@ def session_s(run: Run) -> Array:
     np.maximum.at(end, session[own], run.when[own, c.FINISH])
     np.logical_and.at(whole, session[own], run.finished[own])
     return np.asarray((end - begin)[whole & np.isfinite(end)])
+
+
+def over_time(run: Run) -> dict[str, Array | float]:
+    """The time series of a run: s, requests running (those whose KV is on its way among them) and waiting, tokens of KV."""
+    rows, page = run.series, run.fleet.page
+    return {
+        "time_s": rows[:, c.AT_S], "running": rows[:, c.RUNNING_] + rows[:, c.LOADING_], "waiting": rows[:, c.WAITING_],
+        "used_tokens": rows[:, c.USED_PAGES] * page, "idle_tokens": rows[:, c.IDLE_PAGES] * page,
+        "capacity_tokens": float(run.inst[:, c.CAPACITY].sum() * page),
+    }  # fmt: skip
+
+
+def latencies(run: Run, slo: Mapping[str, float]) -> dict[str, Array | float]:
+    """TTFT and TPOT (s) of the finished requests that have one, each with its target where there is one."""
+    found: dict[str, Array | float] = {}
+    for name, values in (("TTFT", ttft_s(run)), ("TPOT", tpot_s(run))):
+        if np.isfinite(values).any():
+            found[name] = values[np.isfinite(values)]
+            if name.lower() in slo:
+                found[f"{name} target"] = slo[name.lower()]
+    return found

@@ -13,6 +13,16 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Worth:
+    """What idle KV is worth, by kind of forecast and age."""
+
+    table: Array
+    """(kinds, ages) -inf: not worth a place below the first tier; ages as log2(1 + s) in eighths."""
+    auc: float = float("nan")
+    """Of the predictor that said it, over all calls of the trace."""
+
+
+@dataclass(frozen=True)
 class Requests:
     """n requests in order of arrival; of a closed loop, in an order in which none comes before what it waits for."""
 
@@ -39,6 +49,9 @@ class Requests:
     tiers: tuple[str, ...] = ("all",)
     source: str = ""
     """Where they come from, for the report."""
+    forecast: Ints | None = None
+    """(n,) kind of forecast that a predictor made of the conversation's return as the call ended; row of `worth`."""
+    worth: Worth | None = None
 
     def __len__(self) -> int:
         return len(self.prompt)

@@ -17,6 +17,9 @@ from hwmodel.serve.doubt import doubtful
 from hwmodel.serve.engine import REASONS, Run
 from hwmodel.serve.simulate import Answer
 
+DAY_S = 86_400.0
+"""s of a day."""
+YEAR_DAYS = 365.0
 WORST = 0.02
 """Error of the step tables beyond which a warning says so."""
 
@@ -50,7 +53,8 @@ def to_dict(answer: Answer) -> dict[str, Any]:
         },
         "iterations": run.iterations, "wall_s": answer.wall_s, "requests_per_wall_s": len(run.requests) / answer.wall_s,
         "prefix_hit_rate": metrics.hit_rate(run), "preemptions": int(run.inst[:, c.PREEMPTIONS].sum()),
-        "tiers": _tiers(answer), "pools": _pools(answer), "cost": spent, "cost_reason": why, "floor": _floor(answer),
+        "keep": _keep(answer), "tiers": _tiers(answer), "pools": _pools(answer), "cost": spent, "cost_reason": why,
+        "floor": _floor(answer),
         "step_times": [{"pool": kind.name, **asdict(kind.steps.accuracy)} for kind in answer.kinds if kind.steps.accuracy],
         "warnings": warnings(answer), "version": __version__,
     }  # fmt: skip
@@ -72,7 +76,8 @@ def _sessions(run: Run, spent: dict[str, Any] | None) -> dict[str, Any] | None:
     if not len(times):
         return None
     usd = spent["usd_per_hour"] * metrics.makespan_s(run) / 3600 / len(times) if spent else None
-    return {"finished": len(times), "time_s": _row(metrics.quantiles(times)), "usd": usd}
+    busy = spent["usd_busy"] / len(times) if spent else None
+    return {"finished": len(times), "time_s": _row(metrics.quantiles(times)), "usd": usd, "usd_busy": busy}
 
 
 def _row(quantiles: metrics.Quantiles | None) -> dict[str, float] | None:
@@ -94,16 +99,37 @@ def _tiers(answer: Answer) -> list[dict[str, Any]]:
     """What lower tiers kept and gave, all instances together; the first tier is the pages of the pools."""
     rows = []
     run = answer.run
+    span = metrics.makespan_s(run)
     for index in range(1, run.tier.shape[1]):
         group = run.fleet.groups[0]
+        below = group.tiers[index - 1]
         size = group.token_bytes * run.fleet.page * run.inst[0, c.PER_UNIT]
         total = run.tier[:, index].sum(axis=0)
+        several = 1 if below.pooled else len(run.inst)
+        daily = float(total[c.WRITES] * size) / span * DAY_S if span else 0.0
         rows.append({
-            "tier": group.tiers[index - 1].name, "capacity_bytes": float(total[c.ROOM] * size),
+            "tier": below.name, "capacity_bytes": float(total[c.ROOM] * size),
             "peak_bytes": float(total[c.MOST] * size), "hits": int(total[c.HITS]), "read_bytes": float(total[c.READS] * size),
-            "written_bytes": float(total[c.WRITES] * size),
+            "written_bytes": float(total[c.WRITES] * size), "written_bytes_per_day": daily,
+            "life_years": below.endurance_bytes * several / daily / YEAR_DAYS
+            if daily and np.isfinite(below.endurance_bytes) else None,
+            "writing_fraction": float(run.tier_s[:, index, c.WRITING_S].sum()) / (span * len(run.inst)) if span else 0.0,
+            "not_kept_bytes": {"buffer_full": float(total[c.UNWRITTEN] * size), "less_worth": float(total[c.DROPPED] * size)},
         })  # fmt: skip
     return rows
+
+
+def _keep(answer: Answer) -> dict[str, Any]:
+    """By which rule idle KV stays, and how good the forecasts were."""
+    keep, worth = answer.service.serving.keep, answer.run.requests.worth
+    told: dict[str, Any] = {"policy": keep.policy}
+    if keep.timeout_s is not None:
+        told["timeout_s"] = float(keep.timeout_s)
+    if keep.policy == "return" and worth is not None:
+        name = keep.predictor or "rate"
+        known = bool(np.isfinite(worth.auc))
+        told |= {"predictor": name if isinstance(name, str) else next(iter(name)), "auc": worth.auc if known else None}
+    return told
 
 
 def _pools(answer: Answer) -> list[dict[str, Any]]:
@@ -129,18 +155,24 @@ def _pools(answer: Answer) -> list[dict[str, Any]]:
 
 
 def _cost(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, str]:
-    hourly, watts, rate = 0.0, 0.0, tokens_per_s
-    for group, kind in zip(answer.run.fleet.groups, answer.kinds, strict=True):
+    run, rate = answer.run, tokens_per_s
+    hourly, watts, busy = 0.0, 0.0, 0.0
+    for index, (group, kind) in enumerate(zip(run.fleet.groups, answer.kinds, strict=True)):
         spent, why = cost(kind.scenario.cluster, rate)
         if spent is None:
             return None, why
         hourly += spent.usd_per_hour * group.instances
         watts += (spent.watts or float("nan")) * group.instances
+        busy += spent.usd_per_hour * float(run.meter[run.group == index, c.BUSY_S].sum()) / 3600
+    below = sum(tier.usd_per_hour * (1 if tier.pooled else len(run.inst)) for tier in run.fleet.groups[0].tiers)
+    hourly, busy = hourly + below, busy + below * metrics.makespan_s(run) / 3600
     known = np.isfinite(watts)
+    tokens = int(run.req[run.finished, c.OUTPUT].sum())
     return {
         "usd_per_hour": hourly, "usd_per_million_output_tokens": hourly / (rate * 3600) * 1e6,
+        "usd_busy": busy, "usd_busy_per_million_output_tokens": busy / tokens * 1e6 if tokens else None,
         "joules_per_output_token": watts / rate if known else None, "watts": watts if known else None,
-        "basis": "chips for the whole of the run, busy or not; power at TDP",
+        "basis": "chips and tiers for the whole of the run; usd_busy: chips only while they compute; power at TDP",
     }, ""  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,13 +11,16 @@ from typing import Any
 
 from hwmodel.scenario import Scenario, scenario_from
 from hwmodel.serve.engine import Fleet, Group, Run, Wire, simulate
-from hwmodel.serve.kv import Room, Tier, room
+from hwmodel.serve.forecast import forecast
+from hwmodel.serve.kv import Eviction, Room, Tier, room
 from hwmodel.serve.metrics import within
 from hwmodel.serve.requests import Requests
+from hwmodel.serve.returns import HORIZON_S
 from hwmodel.serve.schedulers import Scheduler
-from hwmodel.serve.spec import Serving, Side, scheduler_of
+from hwmodel.serve.spec import Serving, Side, TierSpec, predictor_of, scheduler_of
 from hwmodel.serve.steps import Steps, step_tables
 from hwmodel.serve.synthetic import generate
+from hwmodel.serve.trace import Trace
 from hwmodel.served.stack import Stack, load_stack, stack_names
 from hwmodel.settings import override
 from hwmodel.spec import catalog, yamlfile
@@ -81,6 +85,7 @@ def load_service(name: str, settings: Sequence[str] = ()) -> Service:
     scenario = scenario_from(document, stem)
     serving = build(Serving, document, document.value.get("serving") or {}, ("serving",))
     scheduler_of(serving.scheduler, document, ("serving", "scheduler"))
+    predictor_of(serving.keep, document)
     return Service(scenario, serving, document)
 
 
@@ -95,7 +100,16 @@ def requests_of(service: Service, seed: int | None = None) -> Requests:
     spec = service.serving.trace
     if spec is None:
         raise InputError("no requests: name a trace with --trace FILE, or state serving.trace in the scenario")
-    return generate(spec if seed is None else spec.model_copy(update={"seed": seed})).requests
+    return foreseen(service, generate(spec if seed is None else spec.model_copy(update={"seed": seed})))
+
+
+def foreseen(service: Service, trace: Trace) -> Requests:
+    """The requests of a trace, with what the service's predictor says of each where KV is kept by it."""
+    keep = service.serving.keep
+    if keep.policy != "return":
+        return trace.requests
+    horizon = HORIZON_S if keep.horizon_s is None else float(keep.horizon_s)
+    return forecast(trace, predictor_of(keep, service.document), horizon, keep.drop or 0.0)
 
 
 @dataclass(frozen=True)
@@ -153,10 +167,8 @@ def fleet_of(service: Service, kinds: Sequence[Kind]) -> Fleet:
         "instances": s.instances,
         **{n: side.instances for n, side in (("prefill", s.prefill), ("decode", s.decode)) if side},
     }
-    tiers = tuple(
-        Tier(t.tier, float(t.capacity_bytes), float(t.bandwidth_bytes_per_s), float(t.latency_s or 0.0))
-        for t in s.tiers
-    )  # fmt: skip
+    tiers = tuple(_tier(t) for t in s.tiers)
+    eviction = Eviction(s.keep.policy, float(s.keep.timeout_s or 0.0))
     groups = []
     for kind in kinds:
         wire = Wire()
@@ -165,7 +177,17 @@ def fleet_of(service: Service, kinds: Sequence[Kind]) -> Fleet:
         pages = (s.kv_tokens or kind.room.tokens) // s.block
         groups.append(Group(kind.name, sides[kind.name], kind.steps, kind.scheduler, pages, kind.role,
                             tiers, kind.room.token_bytes, wire))  # fmt: skip
-    return Fleet(tuple(groups), s.block, s.routing, s.prefix_cache)
+    return Fleet(tuple(groups), s.block, s.routing, s.prefix_cache, eviction)
+
+
+def _tier(spec: TierSpec) -> Tier:
+    """A tier in SI; what is not stated does not limit."""
+    up = float(spec.bandwidth_bytes_per_s)
+    return Tier(
+        spec.tier, float(spec.capacity_bytes), up, float(spec.latency_s or 0.0), float(spec.write_bandwidth_bytes_per_s or up),
+        spec.duplex, math.inf if spec.buffer_bytes is None else float(spec.buffer_bytes), spec.pooled,
+        float(spec.endurance_bytes or math.inf), float(spec.rental_usd_per_hour or 0.0),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
