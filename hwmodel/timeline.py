@@ -31,8 +31,8 @@ class Cut:
 
     whole: Layers
     short: Layers
-    longer: tuple[tuple[int, Layers, Layers], ...]
-    """For each run that was cut: layers left out, and the short program with one and with two more of them."""
+    longer: tuple[tuple[int, int, Layers, Layers], ...]
+    """For each run that was cut: its segment, layers left out, and the short program with one and with two more of them."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ def _cut(order: Program, rounds: int) -> Cut:
         return tuple(np.tile(np.repeat([key[i] for key, _ in runs], counts), rounds) for i in (0, 1))  # type: ignore[return-value]
 
     longer = []
-    for position, (_, count) in enumerate(runs):
+    for position, ((segment, _), count) in enumerate(runs):
         if count > short[position]:
             more = [layers([n + (extra if i == position else 0) for i, n in enumerate(short)]) for extra in (1, 2)]
-            longer.append((count - short[position], more[0], more[1]))
+            longer.append((segment, count - short[position], more[0], more[1]))
     return Cut(layers([count for _, count in runs]), layers(short), tuple(longer))
 
 
@@ -258,13 +258,21 @@ def _grown(order: Program, durations: Array, rounds: int) -> float:
     cut = order.cut(rounds)
     base = simulate(order, durations, *cut.short)[0]
     total = base
-    for left, one, two in cut.longer:
+    for segment, left, one, two in cut.longer:
         first = simulate(order, durations, *one)[0]
         growth = first - base
-        if left > 1 and abs(simulate(order, durations, *two)[0] - first - growth) > 1e-9 * first:
+        settled = abs(simulate(order, durations, *two)[0] - first - growth) <= 1e-9 * first
+        # a lane that the short program does not fill yet may be the one that counts in the whole
+        if left > 1 and not (settled and growth >= rounds * _least(order, durations, segment) * (1 - 1e-9)):
             return simulate(order, durations, *cut.whole)[0]
         total += growth * left
     return total
+
+
+def _least(order: Program, durations: Array, segment: int) -> float:
+    """Seconds that one more layer of a segment adds in the end, at the least: its busiest lane, all micro-batches."""
+    tasks = slice(int(order.tasks[segment]), int(order.tasks[segment + 1]))
+    return float(order.batches * np.bincount(order.lane[tasks], durations[tasks]).max())
 
 
 def floors(order: Program, durations: Array) -> Array:

@@ -98,6 +98,7 @@ def tier_of(policy: int, room: int, ids: int, worth: np.ndarray) -> Serving:
     return Serving(
         req=np.zeros((0, 0), np.int64), when=real, inst=np.zeros((1, c.N_INSTANCE), np.int64), meter=real,
         batch=np.zeros((0, 0), np.int64), starts=none, blocks=none, cache=cache, tier=tier, tier_s=tier_s, table=real,
+        rank=np.zeros((1, 1, c.N_RANK)),
         axes=real, axis=np.zeros((0, 0), np.int64), gaps=none, total=np.zeros(c.N_TOTAL), follow=none,
         used=np.zeros((1, 2, ids + lists), np.float32), forecast=none, worth=worth,
     )  # fmt: skip
