@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels.bare import bare
 
 N_AXES = 4
 """Most axes of a grid."""
@@ -33,8 +34,17 @@ def correct(
     lengths : (corrections, N_AXES) knots of each axis, 0 where there is none; starts : (corrections,) into values;
     values : natural logarithms, the last axis running fastest; where, device, out as in gemm.
     """
-    low = np.zeros(N_AXES, np.int64)
-    part = np.zeros(N_AXES)
+    low, part = np.zeros(N_AXES, np.int64), np.zeros(N_AXES)
+    at, cell = np.zeros(1 << N_AXES, np.int64), np.zeros(1 << N_AXES)
+    _multiply(features, where, device, knots, lengths, starts, values, low, part, at, cell, out)
+
+
+@bare
+def _multiply(
+    features: np.ndarray, where: np.ndarray, device: np.ndarray, knots: np.ndarray, lengths: np.ndarray, starts: np.ndarray,
+    values: np.ndarray, low: np.ndarray, part: np.ndarray, at: np.ndarray, cell: np.ndarray, out: np.ndarray,
+) -> None:  # fmt: skip
+    """As `correct`, in room that is given: low, part : (N_AXES,) cell of a size along each axis and its share of the cell."""
     for q in range(features.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(features.shape[1]):
@@ -45,7 +55,7 @@ def correct(
             while axes < N_AXES and lengths[which, axes] > 0:
                 fade *= _locate(features[q, j, axes], knots[which, axes], lengths[which, axes], axes, low, part)
                 axes += 1
-            factor = math.exp(fade * _between(low, part, axes, lengths[which], values, starts[which]))
+            factor = math.exp(fade * _between(low, part, axes, lengths[which], values, starts[which], at, cell))
             o = out[q, j]
             o[c.TIME] *= factor
             o[c.COMPUTE] *= factor
@@ -54,7 +64,7 @@ def correct(
             o[c.OVERHEAD] *= factor
 
 
-@njit(cache=True)
+@bare
 def _locate(size: float, knots: np.ndarray, length: int, axis: int, low: np.ndarray, part: np.ndarray) -> float:
     """Write the cell of a size and its share of it; the factor by which the correction has faded there."""
     x = math.log2(max(size, 1.0))
@@ -72,16 +82,27 @@ def _locate(size: float, knots: np.ndarray, length: int, axis: int, low: np.ndar
     return 1.0
 
 
-@njit(cache=True)
-def _between(low: np.ndarray, part: np.ndarray, axes: int, lengths: np.ndarray, values: np.ndarray, start: int) -> float:
-    """The multilinear mean of the corners of a cell."""
-    total = 0.0
-    for corner in range(1 << axes):
-        weight, at = 1.0, 0
-        for axis in range(axes):
-            up = (corner >> axis) & 1
-            weight *= part[axis] if up == 1 else 1.0 - part[axis]
-            at = at * lengths[axis] + min(low[axis] + up, lengths[axis] - 1)
-        if weight > 0.0:
-            total += weight * values[start + at]
-    return total
+@bare
+def _between(
+    low: np.ndarray, part: np.ndarray, axes: int, lengths: np.ndarray, values: np.ndarray, start: int, at: np.ndarray,
+    cell: np.ndarray,
+) -> float:  # fmt: skip
+    """The multilinear mean of the corners of a cell; at, cell : (2^N_AXES,) room for their places and values."""
+    at[0], stride, corners = start, 1, 1
+    for axis in range(axes - 1, -1, -1):
+        at[0] += low[axis] * stride
+        stride *= lengths[axis]
+    stride = 1
+    for axis in range(axes - 1, -1, -1):
+        step = stride if part[axis] > 0.0 else 0  # an axis may have a single knot
+        for i in range(corners):
+            at[corners + i] = at[i] + step
+        corners *= 2
+        stride *= lengths[axis]
+    for i in range(corners):
+        cell[i] = values[at[i]]
+    for axis in range(axes):
+        corners //= 2
+        for i in range(corners):
+            cell[i] += part[axis] * (cell[corners + i] - cell[i])
+    return float(cell[0])
