@@ -433,6 +433,11 @@ class Cluster:
         )
 
     @property
+    def host_s(self) -> float:
+        """Work of the host per step (s): that of the pool whose host takes longest; pools are launched side by side."""
+        return max((float(pool.chip.execution.step_s or 0) for pool in self.pools), default=0.0)
+
+    @property
     def chips(self) -> int:
         """Chips of all pools."""
         return sum(pool.count for pool in self.pools)

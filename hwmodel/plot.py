@@ -1,7 +1,6 @@
 """Pictures of a result, each drawn from plain data that a small function of `hwmodel.figures` computes.
 
-The only file that imports matplotlib, and only when a picture is drawn. The same result gives the same bytes. Colours
-are those of Okabe and Ito (2008), which colour-blind readers tell apart.
+matplotlib is loaded when one is drawn. The same result gives the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hwmodel import __version__
 from hwmodel.figures import (
     Dot,
     LayerBar,
@@ -29,6 +27,7 @@ from hwmodel.figures import (
     unit_of,
     window,
 )
+from hwmodel.plot_page import BLUE, CYCLE, GREEN, GREY, INK, ORANGE, PALE, PINK, RED, SKY, SOFT, YELLOW, page
 from hwmodel.result import Result
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.units import show
@@ -37,24 +36,8 @@ from hwmodel.timeline import Event
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-SKY, PINK, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
-GREY, PALE, INK, SOFT = "#999999", "#ECECEC", "#222222", "#555555"
-CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW)
-STYLE: Any = {
-    "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.6, "legend.frameon": False, "legend.fontsize": 8.5, "svg.hashsalt": "hwmodel",
-    "path.simplify": False, "savefig.dpi": 150, "figure.dpi": 150,
-}  # fmt: skip
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top in pixels."""
-FIXED: dict[str, dict[str, str | None]] = {
-    ".png": {"Software": f"hwmodel {__version__}"},
-    ".svg": {"Date": None, "Creator": f"hwmodel {__version__}"},
-    ".pdf": {"CreationDate": None, "Creator": f"hwmodel {__version__}", "Producer": None},
-}
-"""Metadata of a file by suffix: without dates, so that equal pictures are equal files."""
 
 
 # --- the sheet: what every picture has --------------------------------------------------------------------------------
@@ -62,26 +45,12 @@ FIXED: dict[str, dict[str, str | None]] = {
 def sheet(
     result: Result, path: str | Path, what: str, size: tuple[float, float], panels: int = 1, **options: Any
 ) -> Iterator[list[Axes]]:
-    """Panels side by side under a title, above a footer; written to `path` when the block ends."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to load, needed only when something is drawn
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    target = Path(path)
-    if target.suffix.lower() not in FIXED:
-        raise InputError(f"{target}: a picture is written as {', '.join(FIXED)}")
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        top, bottom = 0.62 / size[1], 0.30 / size[1]
-        layout: Any = figure.get_layout_engine()
-        layout.set(rect=(0, bottom, 1, 1 - top - bottom), w_pad=0.12, wspace=0.02)
-        figure.text(0.012, 1 - 0.10 / size[1], title_of(result), size=12, weight="bold", va="top", color=INK)
-        figure.text(0.012, 1 - 0.36 / size[1], what, size=9.5, va="top", color=SOFT)
-        figure.text(0.012, 0.09 / size[1], footer_of(result), size=8, color=SOFT)
+    """The page of a run, which says when its plan cannot run."""
+    with page(path, title_of(result), what, footer_of(result), size, panels, **options) as (figure, axes):
         if not result.feasible:
             where = (0.988, 1 - 0.12 / size[1])
             figure.text(*where, "INFEASIBLE", size=10, weight="bold", color=RED, va="top", ha="right")
-        yield list(figure.subplots(1, panels, squeeze=False, **options).flat)
-        figure.savefig(target, metadata=FIXED[target.suffix.lower()])
+        yield axes
 
 
 def colour_of(bound: str, tiers: Sequence[str] = ()) -> str:

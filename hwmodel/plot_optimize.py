@@ -12,7 +12,8 @@ from hwmodel.figures import unit_of
 from hwmodel.optimize.expert_batch import WITHIN, Curve, curve, pool_batches, tokens_of_step, whole
 from hwmodel.optimize.expert_layout import layouts
 from hwmodel.optimize.whatif import Bar, tornado
-from hwmodel.plot import BLUE, CYCLE, INK, ORANGE, RED, SOFT, Box, sheet
+from hwmodel.plot import Box, sheet
+from hwmodel.plot_page import BLUE, CYCLE, INK, ORANGE, RED, SOFT
 from hwmodel.result import Result
 from hwmodel.spec.units import show
 

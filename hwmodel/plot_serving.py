@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hwmodel.plot import CYCLE, FIXED, GREY, INK, SOFT, STYLE
+from hwmodel.plot_page import CYCLE, GREY, page
 from hwmodel.serve.offline import Curve
-from hwmodel.spec.errors import InputError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 TIMES = ((1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"), (3600.0, "1 h"), (36000.0, "10 h"))
 """Ticks of an axis of time."""
 
 
-@contextmanager
-def _sheet(path: str | Path, title: str, what: str, foot: str, size: tuple[float, float], panels: int) -> Iterator[list[Axes]]:
-    """Panels side by side under a title, above a footer; written to `path` when the block ends."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to load, needed only when something is drawn
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    target = Path(path)
-    if target.suffix.lower() not in FIXED:
-        raise InputError(f"{target}: a picture is written as {', '.join(FIXED)}")
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        top, bottom = 0.62 / size[1], 0.30 / size[1]
-        layout: Any = figure.get_layout_engine()
-        layout.set(rect=(0, bottom, 1, 1 - top - bottom), w_pad=0.12, wspace=0.02)
-        figure.text(0.012, 1 - 0.10 / size[1], title, size=12, weight="bold", va="top", color=INK)
-        figure.text(0.012, 1 - 0.36 / size[1], what, size=9.5, va="top", color=SOFT)
-        figure.text(0.012, 0.09 / size[1], foot, size=8, color=SOFT)
-        yield list(figure.subplots(1, panels, squeeze=False).flat)
-        figure.savefig(target, metadata=FIXED[target.suffix.lower()])
-
-
 def draw_timeouts(curves: Mapping[str, Curve], path: str | Path, foot: str = "") -> None:
     """Hit rate, and tokens held on average, over the time after which an idle block is evicted; one line a trace."""
     what = "Share of input tokens that a prefix cache of any size serves, and what it holds"
-    with _sheet(path, "Prefix cache over eviction timeout", what, foot, (9.6, 4.2), 2) as (left, right):
+    with page(path, "Prefix cache over eviction timeout", what, foot, (9.6, 4.2), 2) as (_, (left, right)):
         for (name, curve), colour in zip(curves.items(), CYCLE * 8, strict=False):
             left.plot(curve.limit, 100 * curve.hit, color=colour, marker="o", markersize=3.5, label=name)
             left.axhline(100 * curve.unlimited, color=colour, linewidth=0.9, linestyle=(0, (4, 3)))
@@ -67,7 +44,7 @@ def draw_timeouts(curves: Mapping[str, Curve], path: str | Path, foot: str = "")
 def draw_over_time(series: Mapping[str, Any], path: str | Path, title: str, foot: str = "") -> None:
     """Requests running and waiting, and KV used and idle, over time; arrays by name, tokens in `capacity_tokens`."""
     what = "All instances together, at the ends of iterations"
-    with _sheet(path, title, what, foot, (9.6, 4.2), 2) as (left, right):
+    with page(path, title, what, foot, (9.6, 4.2), 2) as (_, (left, right)):
         time = series["time_s"]
         for name, colour in zip(("running", "waiting"), CYCLE, strict=False):
             left.step(time, series[name], where="post", color=colour, linewidth=1.0, label=name)
@@ -92,7 +69,7 @@ def draw_percentiles(latencies: Mapping[str, Any], path: str | Path, title: str,
 
     names = [name for name in latencies if not name.endswith(" target")]
     what = "Latency that a share of the requests stays below"
-    with _sheet(path, title, what, foot, (9.6, 4.2), len(names)) as panels:
+    with page(path, title, what, foot, (9.6, 4.2), len(names)) as (_, panels):
         for axes, name in zip(panels, names, strict=True):
             values = np.sort(latencies[name])
             share = 100 * (np.arange(len(values)) + 1) / max(1, len(values))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hwmodel.crossover import Crossing, crossings
-from hwmodel.plot import CYCLE, FIXED, INK, SOFT, STYLE
-from hwmodel.spec.errors import InputError
+from hwmodel.plot_page import CYCLE, INK, SOFT, page
 from hwmodel.sweep.pareto import front
 from hwmodel.sweep.read import Points
 from hwmodel.timing import Array, Ints
@@ -26,26 +24,10 @@ SHOWN = {
     "tpot_s": "TPOT (s)",
     "usd_per_million_tokens": "USD per million tokens",
 }
+SIZE = (8.0, 5.2)
+"""Width and height of a picture, inches."""
 MOST_LABELS = 6
 """Points of a front that are labelled."""
-
-
-@contextmanager
-def _sheet(path: str | Path, title: str, what: str, size: tuple[float, float] = (8.0, 5.2)) -> Iterator[Axes]:
-    import matplotlib as mpl  # noqa: PLC0415 - slow to load, needed only when something is drawn
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    target = Path(path)
-    if target.suffix.lower() not in FIXED:
-        raise InputError(f"{target}: a picture is written as {', '.join(FIXED)}")
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        layout: Any = figure.get_layout_engine()
-        layout.set(rect=(0, 0, 1, 1 - 0.62 / size[1]))
-        figure.text(0.012, 1 - 0.10 / size[1], title, size=12, weight="bold", va="top", color=INK)
-        figure.text(0.012, 1 - 0.36 / size[1], what, size=9.5, va="top", color=SOFT)
-        yield figure.subplots()
-        figure.savefig(target, metadata=FIXED[target.suffix.lower()])
 
 
 def parts_of(points: Points, by: str) -> dict[str, Ints]:
@@ -62,7 +44,7 @@ def draw_pareto(points: Points, path: str | Path, x: str = "", y: str = "", by: 
     by = by or next((name for name in ("scenario", "plan", "cluster.pools.gpu.chip") if name in points.columns), "")
     across, up = points.number(x), points.number(y)
     lines: dict[str, tuple[Array, Array]] = {}
-    with _sheet(path, points.name, f"Pareto front of {y} against {x}") as axes:
+    with page(path, points.name, f"Pareto front of {y} against {x}", "", SIZE) as (_, [axes]):
         for (label, where), colour in zip(parts_of(points, by).items(), CYCLE * 20, strict=False):
             best = where[front(np.array([across[where], up[where]]).T)]
             best = best[np.argsort(across[best])]
@@ -110,7 +92,7 @@ def draw_xy(points: Points, path: str | Path, x: str = "", y: str = "", by: str 
     """Any two columns against each other, coloured by a column of words."""
     x, y, by = x or "workload.batch", y or "time_s", by or "bound"
     across, up = points.number(x), points.number(y)
-    with _sheet(path, points.name, f"{y} against {x}, coloured by {by}") as axes:
+    with page(path, points.name, f"{y} against {x}, coloured by {by}", "", SIZE) as (_, [axes]):
         for (label, where), colour in zip(parts_of(points, by).items(), CYCLE * 20, strict=False):
             axes.plot(across[where], up[where], linestyle="", marker=".", markersize=4, color=colour, label=label, alpha=0.7)
         _scales(axes, x, y, across, up)
@@ -124,7 +106,7 @@ def draw_heatmap(points: Points, path: str | Path, x: str = "", y: str = "", by:
     across, up, words = points.number(x), points.number(y), points.words(by)
     kinds = sorted(set(words))
     code = np.array([kinds.index(word) for word in words])
-    with _sheet(path, points.name, f"{by} over {x} and {y}: the most frequent of every cell") as axes:
+    with page(path, points.name, f"{by} over {x} and {y}: the most frequent of every cell", "", SIZE) as (_, [axes]):
         from matplotlib.colors import ListedColormap  # noqa: PLC0415
 
         columns, rows = _cells(across), _cells(up)
@@ -163,7 +145,7 @@ def _scales(axes: Axes, x: str, y: str, across: Array, up: Array) -> None:
         (y, up, axes.set_yscale, axes.set_ylabel),
     ):
         good = values[~np.isnan(values)]
-        if len(good) and good.min() > 0 and good.max() > 20 * good.min():
+        if len(good) and good.min() > 0 and good.max() > 8 * good.min():
             scale("log")
         label(SHOWN.get(name, name))
     axes.grid(True)

@@ -66,7 +66,7 @@ def _priced(scenario: Scenario, graph: OpGraph, table: OpTable, *, ideal: bool, 
     priced = price(table, point, device)[0]
     order = program(graph, table, parts)
     timeline = schedule(order, table, priced)
-    host = 0.0 if ideal else max((float(pool.chip.execution.step_s or 0) for pool in cluster.pools), default=0.0)
+    host = 0.0 if ideal else cluster.host_s
 
     def time_of(part: Array) -> float:
         whole = makespan if workload.phase == "prefill" else period

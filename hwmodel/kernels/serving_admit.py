@@ -185,3 +185,15 @@ def join(s: Serving, k: int, r: int) -> None:
                 s.req[r, c.RANK] = rank
     s.batch[k, rows] = r
     s.inst[k, c.BATCH] = rows + 1
+
+
+@inner
+def fill(s: Serving, k: int, budget: int, preempted: int) -> None:
+    """Let requests in for what is left of the tokens, unless instance k has preempted more than `preempted` by now."""
+    if s.inst[k, c.PREEMPTIONS] > preempted:
+        return
+    while s.inst[k, c.HEAD] >= 0:
+        took = let_in(s, k, budget)
+        if took == BLOCKED:
+            return
+        budget -= took

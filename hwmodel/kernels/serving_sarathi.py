@@ -1,7 +1,7 @@
 """Sarathi-Serve (OSDI 2024): every decode of the batch, then prompts already begun, then new ones, up to the token budget."""
 
 from hwmodel.kernels import serving_columns as c
-from hwmodel.kernels.serving_admit import BLOCKED, decodes, grow, let_in, wanted
+from hwmodel.kernels.serving_admit import decodes, fill, grow, wanted
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
 
@@ -23,10 +23,4 @@ def schedule(s: Serving, k: int) -> None:
                         break
                     budget -= take
             i += 1
-    if s.inst[k, c.PREEMPTIONS] > preempted:
-        return
-    while s.inst[k, c.HEAD] >= 0:
-        took = let_in(s, k, budget)
-        if took == BLOCKED:
-            return
-        budget -= took
+    fill(s, k, budget, preempted)

@@ -1,7 +1,7 @@
 """vLLM v1: a token budget an iteration; what runs comes first, prompts are cut to what is left, the latest is preempted."""
 
 from hwmodel.kernels import serving_columns as c
-from hwmodel.kernels.serving_admit import BLOCKED, grow, let_in, wanted
+from hwmodel.kernels.serving_admit import fill, grow, wanted
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
 
@@ -21,10 +21,4 @@ def schedule(s: Serving, k: int) -> None:
                 break
             budget -= take
         i += 1
-    if s.inst[k, c.PREEMPTIONS] > preempted:
-        return
-    while s.inst[k, c.HEAD] >= 0:
-        took = let_in(s, k, budget)
-        if took == BLOCKED:
-            return
-        budget -= took
+    fill(s, k, budget, preempted)

@@ -48,7 +48,7 @@ class Fixed:
         """Seconds of a step from its priced ops, (ops, N_OUT)."""
         order = self.program(self.parts(batch or self.scenario.workload.batch))
         whole = makespan if self.scenario.workload.phase == "prefill" else period
-        return host_s(cluster) + whole(order, seconds(order, priced))
+        return cluster.host_s + whole(order, seconds(order, priced))
 
     def priced(self, cluster: Cluster, batch: int | None = None) -> Array:
         """The ops of one micro-batch, (ops, N_OUT)."""
@@ -62,13 +62,13 @@ class Fixed:
         priced = self.priced(cluster, number)
         key = number, priced[:, c.TIME].tobytes()
         if key not in self._known:
-            self._known[key] = self.time_of(priced, cluster, number) - host_s(cluster)
-        return host_s(cluster) + self._known[key]
+            self._known[key] = self.time_of(priced, cluster, number) - cluster.host_s
+        return cluster.host_s + self._known[key]
 
     def touched(self, cluster: Cluster) -> bool:
         """Whether any op of the plan, or the host, differs with a cluster's numbers."""
         ops = [self.priced(one).tobytes() for one in (self.scenario.cluster, cluster)]
-        return ops[0] != ops[1] or host_s(self.scenario.cluster) != host_s(cluster)
+        return ops[0] != ops[1] or self.scenario.cluster.host_s != cluster.host_s
 
     def tpot_s(self, cluster: Cluster, batch: int | None = None) -> float:
         """Seconds of a step per token of one sequence; of a prefill step, of the whole step."""
@@ -99,8 +99,3 @@ class Fixed:
     def result(self, cluster: Cluster) -> Result:
         """The whole answer, without the ranges of inputs."""
         return again(self.base, cluster, self.scenario.economics)
-
-
-def host_s(cluster: Cluster) -> float:
-    """Work of the host per step (s)."""
-    return max((float(pool.chip.execution.step_s or 0) for pool in cluster.pools), default=0.0)

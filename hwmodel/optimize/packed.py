@@ -40,17 +40,12 @@ class Packed:
     """Of all chips, electricity aside; None where a price is not known."""
     _programs: dict[int, Program] = field(default_factory=dict, repr=False, compare=False)
 
-    @property
-    def host_s(self) -> float:
-        """Work of the host per step."""
-        return max((float(pool.chip.execution.step_s or 0) for pool in self.scenario.cluster.pools), default=0.0)
-
     def floors(self, batches: Ints, parts: int) -> Array:
         """Lower bounds of the step's time (s) at every batch, cut into `parts` at most."""
         found = np.zeros(len(batches))
         for where, order, durations in self._durations(batches, parts):
             found[where] = floors(order, durations)
-        return found + self.host_s
+        return found + self.scenario.cluster.host_s
 
     def times(self, batches: Ints, parts: int) -> Array:
         """The step's time (s) at every batch, as `run` schedules it."""
@@ -59,7 +54,7 @@ class Packed:
         for where, order, durations in self._durations(batches, parts):
             links = chain(order)  # micro-batches as tokens, where the plan is such
             found[where] = [(links.times(row, order.batches) if links else periods(order, row))[whole] for row in durations]
-        return found + self.host_s
+        return found + self.scenario.cluster.host_s
 
     def spending(self, batches: Ints, parts: int, times: Array) -> Array:
         """(USD per hour, joules per token) at every (batch, step time in s), shape (points, 2); NaN where not known.
@@ -70,7 +65,7 @@ class Packed:
         cluster, prices = self.scenario.cluster, self.scenario.economics
         for where, order, priced in self._priced(batches, parts):
             durations = priced[:, order.order, c.TIME] * order.repeats
-            busy = {pool.name: busy_s(order, durations, pool.name) + self.host_s for pool in cluster.pools}
+            busy = {pool.name: busy_s(order, durations, pool.name) + self.scenario.cluster.host_s for pool in cluster.pools}
             for row, point in enumerate(where):
                 time = float(times[point])
                 share = {name: min(1.0, float(each[row]) / time) for name, each in busy.items()}

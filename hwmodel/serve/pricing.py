@@ -152,8 +152,7 @@ def priced(scenario: Scenario, phase: str, stack: Stack | None) -> Priced:
     update = {"phase": phase, "context": max(1, work.context), "new_tokens": max(1, work.new_tokens)}
     graph = place(replace(scenario, workload=work.model_copy(update=update)))
     table = pack(graph, scenario.cluster, work.routing)
-    hosts = [float(pool.chip.execution.step_s or 0) for pool in scenario.cluster.pools]
-    host = 0.0 if stack else max(hosts, default=0.0)  # what was fitted of a stack holds the host's work
+    host = 0.0 if stack else scenario.cluster.host_s  # what was fitted of a stack holds the host's work
     order = program(graph, table, max(graph.micro_batches, graph.pipeline_batches, 1))
     part = np.array([_part(op) for op in table.ops])
     return Priced(

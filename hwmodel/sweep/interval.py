@@ -59,7 +59,7 @@ def exact(of: Structure, scenario: Scenario, numbers: Numbers, routing: Routing,
     symbols = symbols_of(numbers, of.scenario, of.graph, of.table.symbols, np.array([float(parts)]))
     priced = price(table, symbols, device_array(table, cluster))[0]
     order = of.order if of.chain else program(of.graph, table, parts)
-    host = max((float(pool.chip.execution.step_s or 0) for pool in cluster.pools), default=0.0)
+    host = cluster.host_s
     which = 0 if scenario.workload.phase == "prefill" else 1
 
     def time_of(part: Array) -> float:
