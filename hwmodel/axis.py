@@ -171,15 +171,24 @@ def seconds(text: str, option: str) -> float:
     return found
 
 
-def tpot_target(text: str) -> float:
-    """``tpot=20ms`` in s.
+def targets(text: str, *names: str) -> dict[str, float]:
+    """``tpot=20ms,ttft=1s`` in s, by name.
 
     Raises
     ------
     InputError
-        For anything else.
+        For other names than these, and for what is no time.
     """
-    key, _, value = text.partition("=")
-    if key.strip().casefold() != TPOT or not value:
-        raise InputError(f"--slo: expected tpot=TIME, such as tpot=20ms; got '{shortened(text)}'")
-    return seconds(value, "--slo")
+    found = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name.casefold() not in names or not value:
+            forms = " or ".join(f"{each}=TIME" for each in names)
+            raise InputError(f"--slo: expected {forms}, such as {names[0]}=20ms; got '{shortened(part)}'")
+        found[name.casefold()] = seconds(value, "--slo")
+    return found
+
+
+def tpot_target(text: str) -> float:
+    """``tpot=20ms`` in s; InputError for anything else."""
+    return targets(text, "tpot")["tpot"]

@@ -39,10 +39,12 @@ def optimize_command(
     """
     question = asked(scenario, settings, {})
     goal = _goal(question.goal, objective, slo)
-    targets = [quantity("--front", text) for text in front.split(",") if text]
+    from hwmodel.axis import seconds
+
+    tpots = [seconds(text, "--front") for text in front.split(",") if text]
     from hwmodel.optimize.optimum import optimize
 
-    found = optimize(question, goal, targets)
+    found = optimize(question, goal, tpots)
     if as_json:
         json_out(found.to_dict())
     else:
@@ -56,6 +58,7 @@ def optimize_command(
 
 def _goal(stated: Goal, objective: str | None, slo: str) -> Goal:
     """The scenario's goal with what the command line says over it."""
+    from hwmodel.axis import targets
     from hwmodel.goal import Objective, Slo
     from hwmodel.spec.errors import did_you_mean
     from hwmodel.spec.number import Number
@@ -67,22 +70,5 @@ def _goal(stated: Goal, objective: str | None, slo: str) -> Goal:
             raise click.UsageError(f"--objective: no objective '{objective}'{did_you_mean(objective, known)}")
         changes["objective"] = objective
     limits: dict[str, Any] = {"tpot_s": stated.slo.tpot_s, "ttft_s": stated.slo.ttft_s}
-    for part in slo.split(",") if slo else ():
-        key, _, text = part.partition("=")
-        if f"{key.strip()}_s" not in limits:
-            raise click.UsageError(f"--slo: expected tpot=TIME or ttft=TIME, such as tpot=20ms,ttft=1s; got '{part}'")
-        limits[f"{key.strip()}_s"] = Number(quantity("--slo", text))
+    limits |= {f"{name}_s": Number(time) for name, time in (targets(slo, "tpot", "ttft") if slo else {}).items()}
     return stated.model_copy(update={**changes, "slo": Slo.model_construct(**limits)})
-
-
-def quantity(option: str, text: str) -> float:
-    """A time in s."""
-    from hwmodel.spec import units
-
-    try:
-        found = units.parse(text.strip(), "s")
-    except ValueError as error:
-        raise click.UsageError(f"{option}: {error}") from None
-    if found <= 0:
-        raise click.UsageError(f"{option}: a target must be more than 0 s")
-    return found

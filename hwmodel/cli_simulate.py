@@ -49,11 +49,13 @@ def simulate_command(
     works = _requests(service, trace, format_, columns, seed, seeds if what else 1)
     works = [work.first(count) for work in works] if count is not None else works
     works = [work.scaled(rate) for work in works] if rate != 1 else works
-    targets = _targets(slo) if slo else None
+    from hwmodel.axis import targets
+
+    limits = targets(slo, "ttft", "tpot", "e2e") if slo else None
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     share = _share(good)
-    found = find(service, works, what, targets, share) if what else answer(service, works[0], targets)
+    found = find(service, works, what, limits, share) if what else answer(service, works[0], limits)
     told = to_dict(found)
     say(f"{len(works[0]):,} requests, {told['iterations']:,} iterations in {told['wall_s']:.3f} s")
     for warning in told["warnings"]:
@@ -96,25 +98,6 @@ def _share(text: str) -> float:
         raise click.UsageError(f"--good: {error}") from None
     if not 0 < found <= 1:
         raise click.UsageError(f"--good: expected a share of the requests, such as '99 %'; got '{text}'")
-    return found
-
-
-def _targets(text: str) -> dict[str, float]:
-    """``ttft=1s,tpot=20ms`` in s."""
-    from hwmodel.spec import units
-    from hwmodel.spec.errors import did_you_mean
-
-    found = {}
-    for part in text.split(","):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or name not in ("ttft", "tpot", "e2e"):
-            raise click.UsageError(
-                f"--slo: expected ttft=, tpot= or e2e= with a time, got '{part}'{did_you_mean(name, ['ttft', 'tpot', 'e2e'])}"
-            )
-        try:
-            found[name] = float(units.parse(value, "s"))
-        except ValueError as error:
-            raise click.UsageError(f"--slo: {name}: {error}") from None
     return found
 
 

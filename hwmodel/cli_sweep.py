@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from hwmodel.cli_question import INFEASIBLE, json_option
-from hwmodel.terminal import compiling, json_out, listen, progress_bar, say, show
+from hwmodel.cli_question import INFEASIBLE, json_option, start
+from hwmodel.terminal import json_out, progress_bar, say, show
 
 INTERRUPTED = 130
 
@@ -26,15 +26,11 @@ def sweep_command(sweep: str, out: Path | None, jobs: int | None, address: str, 
 
     The same rows in the same order, bit for bit, whatever the number of workers.
     """
-    from hwmodel.kernels import announce_compiling, start_without_blas
-
-    start_without_blas()
-    announce_compiling(compiling)
+    start()
     from hwmodel.spec import catalog, yamlfile
     from hwmodel.sweep.drive import run_sweep
     from hwmodel.sweep.space import space_from
 
-    listen()
     path = catalog.find("sweeps", sweep)
     document = yamlfile.load(path)
     space = space_from(document, path.stem)

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from hwmodel.cli_optimize import quantity
-from hwmodel.cli_question import INFEASIBLE, asked, json_option, set_option
-from hwmodel.terminal import json_out, listen, say, show
+from hwmodel.cli_question import INFEASIBLE, asked, json_option, set_option, start
+from hwmodel.terminal import json_out, say, show
 
 
 @click.command("whatif")
@@ -40,13 +39,13 @@ def whatif_command(scenario: str, settings: tuple[str, ...], paths: tuple[str, .
 
 
 def _tpot(slo: str, stated: float | None) -> float:
-    key, _, text = slo.partition("=")
-    if not slo and stated is not None:
-        return float(stated)
-    if key.strip() != "tpot" or not text:
-        got = f"; got '{slo}'" if slo else ""
-        raise click.UsageError(f"--least needs a target: --slo tpot=TIME, such as tpot=20ms{got}")
-    return quantity("--slo", text)
+    from hwmodel.axis import tpot_target
+
+    if slo:
+        return tpot_target(slo)
+    if stated is None:
+        raise click.UsageError("--least needs a target: --slo tpot=TIME, such as tpot=20ms")
+    return float(stated)
 
 
 @click.command("racks")
@@ -66,18 +65,14 @@ def racks_command(model: str, chip: str, as_json: bool, **options: Any) -> int:
     """Say how many racks of a memory-poor CHIP hold MODEL's routed experts, what limits them, and the chips to feed them."""
     if options["attention_chip"] and not (options["context"] and options["tpot"]):
         raise click.UsageError("--attention-chip needs --context and --tpot")
-    listen()
-    from hwmodel.kernels import announce_compiling, start_without_blas
-    from hwmodel.terminal import compiling
-
-    start_without_blas()
-    announce_compiling(compiling)
+    start()
+    from hwmodel.axis import seconds
     from hwmodel.hardware import load_chip
     from hwmodel.model.dtypes import fmt
     from hwmodel.model.load import load_model
     from hwmodel.optimize.rackplan import RackPlan
 
-    tpot = quantity("--tpot", options["tpot"]) if options["tpot"] else None
+    tpot = seconds(options["tpot"], "--tpot") if options["tpot"] else None
     far = load_chip(options["attention_chip"]) if options["attention_chip"] else None
     plan = RackPlan(
         load_model(model), load_chip(chip), far, fmt(options["weights"]), fmt(options["kv"]), batch=options["batch"],

@@ -101,6 +101,7 @@ BATCH = {"workload.batch": [1, 2]}
         ({"axes": {"workload.batch": {"linear": [1, 10]}}}, "needs points"),
         ({"axes": {"workload.batch": {"linear": [1, 10], "points": 10**12}}}, "at most 1,000,000"),
         ({"axes": {"workload.batch": {"linear": [1, 10], "pints": 3}}}, "did you mean 'points'"),
+        ({"axes": {"workload.batch": {"powers": [1, 64]}}}, "no kind of range, did you mean 'powers_of_two'"),
         ({"axes": {"workload.batch": 7}}, "expected a list"),
         ({"axes": {"cluster.pools.gpu.override.memory.hbm.bandwidth": [3]}}, "needs a unit"),
         ({"axes": {"cluster.pools.gpu.override.memory.hbm.bandwith": ["3 TB/s"]}}, "memory.hbm.bandwith"),

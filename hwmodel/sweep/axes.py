@@ -124,6 +124,9 @@ def _read(path: str, raw: Any, dimension: str | None, *, whole: bool, random: bo
             raise ValueError("is no number, so that it has no range; list its values")
         return _range(path, raw, dimension, whole=whole, random=random)
     if isinstance(raw, dict):
+        ranges = [str(key) for key, value in raw.items() if isinstance(value, list)]
+        if dimension is not None and ranges:
+            raise ValueError(f"'{shortened(ranges[0])}' is no kind of range{did_you_mean(ranges[0], _SHAPES)}")
         values, labels = list(raw.values()), [str(key) for key in raw]
     elif isinstance(raw, list):
         values, labels = raw, [_label(value) for value in raw]
