@@ -55,7 +55,7 @@ def test_no_plan_of_a_random_sample_is_better(large: Optimum) -> None:
     beaten, looked = 0, 0
     for index in np.unique(picks):
         line, count = every[index], int((picks == index).sum())
-        batches = np.unique(np.exp(rng.uniform(np.log(line.low), np.log(line.high + 1), count)).astype(int))
+        batches = np.exp(rng.uniform(np.log(line.low), np.log(line.high + 1), count)).astype(int).clip(line.low, line.high)
         times = line.plan.times(batches, line.parts)
         assert (line.plan.floors(batches, line.parts) <= times * (1 + 1e-9)).all()
         values = worth("usd_per_mtok", line.plan, batches, times, line.parts)
@@ -63,7 +63,7 @@ def test_no_plan_of_a_random_sample_is_better(large: Optimum) -> None:
         for target in large.front:
             inside = times / tokens_of(line.plan.scenario) <= (target.tpot_slo_s or np.inf)
             beaten += int((values[inside] > target.best.value * (1 + 1e-5)).sum())
-    assert looked > 3_000
+    assert looked == 10_000
     assert beaten == 0
 
 

@@ -136,7 +136,9 @@ def period_s(
     """
     kind = s.inst[k, c.STEPS]
     i, part = place(own, s.axes[kind, c.BY_TOKENS], s.axis[kind, c.BY_TOKENS])
-    j, share = place(tokens, s.axes[kind, c.BY_TOKENS], s.axis[kind, c.BY_TOKENS])
+    j, share = i, part
+    if tokens != own:  # several ranks
+        j, share = place(tokens, s.axes[kind, c.BY_TOKENS], s.axis[kind, c.BY_TOKENS])
     head_s = along(s, kind, c.HEAD_TABLE, sequences, c.BY_SEQUENCES)
     time = value(s, kind, s.axis[kind, c.LINEAR, 0], i, part) + value(s, kind, s.axis[kind, c.SHARED, 0], j, share)
     time += head_s + decode_s + prefill_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,6 @@ from hwmodel.serve.engine import Fleet, simulate
 from hwmodel.serve.readers import read
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.simulate import fleet_of, kinds_of, load_service
-
-SLACK = 1.0 if os.environ.get("HWMODEL_STRICT_TIMING") else 3.0
-"""Room for a loaded machine."""
 
 
 def w1(shared: Path) -> Requests:
@@ -44,9 +40,9 @@ def test_w1_at_more_than_ten_thousand_requests_a_second(shared: Path) -> None:
 def test_mooncake_on_eight_instances_in_two_seconds(shared: Path) -> None:
     work = read(shared / "traces" / "mooncake" / "conversation_trace.jsonl")
     service = load_service("w1_llama_8b_h100", ["serving.instances=8"])
-    seconds = cpu_seconds(work, fleet_of(service, kinds_of(service, work)), 3)
+    seconds = cpu_seconds(work, fleet_of(service, kinds_of(service, work)), 5)
     print(f"Mooncake: {seconds:.2f} s for {len(work):,} requests")
-    assert seconds < 2.0 * SLACK
+    assert seconds < 2.0
 
 
 @pytest.mark.parametrize("scheduler", ["vllm", "sglang", "sarathi"])
