@@ -9,7 +9,17 @@ def bare(function: Any) -> Any:
     """Compile a function that makes no array (room to work in, time in s or anything else, is given to it).
 
     Slices of arrays then cost nothing: price and its parts take half the time, measured with numba 0.68. `_nrt` is numba's own
-    name of the switch; without it the answers are the same.
+    name of the switch; without it the answers are the same. A division by zero is inf or nan as in numpy, not an error: a check
+    behind every division would keep loops over points from working on several at once.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False, "error_model": "numpy"}
+    return njit(**options)(function)
+
+
+def within(function: Any) -> Any:
+    """As `bare`, for a short function (of times in s, or anything else) that is always put into its caller.
+
+    A call hands every array over as seven numbers; of a function of a few comparisons that is most of its time.
+    """
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False, "error_model": "numpy", "forceinline": True}
     return njit(**options)(function)
