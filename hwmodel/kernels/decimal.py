@@ -53,7 +53,7 @@ def scaled(g1: U64, g0: U64, c: U64) -> U64:
 
 
 @bare
-def shortest(bits: U64, tens: np.ndarray) -> tuple[U64, int]:
+def shortest(bits: U64, tens: np.ndarray) -> tuple[U64, Any]:
     """(s, k): s 10^k is the decimal of fewest digits that rounds to a positive finite double, of those the closest; no unit.
 
     Among the multiples of 10^k and 10^(k + 1) around v = c 2^q, with 10^k just below the distance of neighbouring doubles,
@@ -64,7 +64,7 @@ def shortest(bits: U64, tens: np.ndarray) -> tuple[U64, int]:
     fraction, exponent = bits & _FRACTION, np.int64((bits >> _52) & _EXPONENT)
     c, q = (fraction | _HIDDEN, exponent - 1075) if exponent > 0 else (fraction, np.int64(-1074))
     if -53 < q <= 0 and c & ((_1 << np.uint64(-q)) - _1) == _0:  # a whole number
-        return c >> np.uint64(-q), np.int64(0)
+        return c >> np.uint64(-q), 0
     uneven = fraction == _0 and exponent > 1  # a power of two: the next double below is twice as near
     k = (q * LOG10_2 - (LOG10_4_3 if uneven else 0)) >> 22
     shift = np.uint64(q + ((-k * LOG2_10) >> 19) + 1)
@@ -121,7 +121,7 @@ def number(bits: U64, tens: np.ndarray, out: np.ndarray, at: int) -> int:
     if (bits >> _52) == _EXPONENT:
         out[at], out[at + 1], out[at + 2] = ord("i"), ord("n"), ord("f")
         return at + 3
-    s, k = (_0, np.int64(0)) if bits == _0 else shortest(bits, tens)
+    s, k = (_0, 0) if bits == _0 else shortest(bits, tens)
     while s >= _10 and s == s // _10 * _10:
         s //= _10
         k += 1
