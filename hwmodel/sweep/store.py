@@ -66,28 +66,34 @@ def header(table: Table) -> bytes:
 
 def parquet_bytes(table: Table) -> bytes:
     """Rows of a table as a Parquet file of their own."""
-    polars = _polars()
+    frames = polars()
     data: dict[str, Any] = {"point": table.point}
     for name in order_of(table):
         if name in table.words:
             codes, words = table.words[name]
-            data[name] = polars.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=polars.String)
+            data[name] = frames.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=frames.String)
         else:
             data[name] = table.numbers[name]
     data["feasible"] = table.feasible
     out = BytesIO()
-    polars.DataFrame(data).write_parquet(out)
+    frames.DataFrame(data).write_parquet(out)
     return out.getvalue()
 
 
-def _polars() -> Any:
+def polars() -> Any:
+    """The library that reads and writes Parquet.
+
+    Raises
+    ------
+    InputError
+        When it is not installed.
+    """
     try:
-        import polars  # noqa: PLC0415  an extra
+        import polars as found  # noqa: PLC0415  an extra
     except ImportError:
-        raise InputError(
-            "Parquet is written by polars, which is not installed: pip install 'hwmodel[frames]', or --out FILE.csv"
-        ) from None
-    return polars
+        message = "Parquet needs polars, which is not installed: pip install 'hwmodel[frames]', or use a FILE.csv"
+        raise InputError(message) from None
+    return found
 
 
 class Store:
@@ -106,7 +112,7 @@ class Store:
         if not path.parent.is_dir():
             raise InputError(Problem("its folder does not exist", file=str(path)))
         if path.suffix == ".parquet":
-            _polars()
+            polars()
         self.path, self.manifest = path, path.with_name(f"{path.name}.manifest.json")
         self.parts = path.with_name(f"{path.name}.parts")
         self.state: dict[str, Any] = {}
@@ -167,9 +173,8 @@ class Store:
     def finish(self, summary: dict[str, Any]) -> None:
         """Put the parts together, and say that the file is whole."""
         if self.path.suffix == ".parquet" and not self.complete:
-            polars = _polars()
             new = self.path.with_name(f"{self.path.name}.new")
-            polars.scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
+            polars().scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
             new.replace(self.path)
         self.state["complete"] = True
         self._note(summary)
