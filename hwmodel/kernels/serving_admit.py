@@ -5,7 +5,7 @@ import numpy as np
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.schedule import push
 from hwmodel.kernels.serving_columns import Serving
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import hot, inner
 from hwmodel.kernels.serving_kv import allocate, found, hold, pages_for, release
 from hwmodel.kernels.serving_queue import leave_queue, wait_first
 from hwmodel.kernels.serving_steps import along, chunk_s
@@ -17,13 +17,13 @@ AT_MOST = 8192
 """Tokens of an iteration by which the cost of computing a unit again is judged, when there is no budget."""
 
 
-@inner
+@hot
 def wanted(s: Serving, r: int) -> int:
     """Tokens a request has yet to compute before its next output: 1 while it decodes."""
     return s.req[r, c.PROMPT] + s.req[r, c.MADE] - s.req[r, c.COMPUTED]
 
 
-@inner
+@hot
 def decodes(s: Serving, r: int) -> bool:
     """Whether a request only needs its latest token computed."""
     return s.req[r, c.MADE] > 0 and wanted(s, r) == 1
@@ -66,22 +66,27 @@ def unpin(s: Serving, k: int, r: int) -> bool:
     return freed
 
 
-@inner
+@hot
 def grow(s: Serving, k: int, r: int, take: int) -> bool:
     """Room for `take` more tokens of a running request; the latest are preempted for it. False: it was the latest itself."""
+    if pages_for(s, k, r, s.req[r, c.COMPUTED] + take) > s.req[r, c.PAGES] and not more_pages(s, k, r, take):
+        return False
+    s.req[r, c.TAKE] = take
+    return True
+
+
+@inner
+def more_pages(s: Serving, k: int, r: int, take: int) -> bool:
+    """Pages for `take` more tokens of a running request; False when it gave up its own."""
     while True:
         pages = pages_for(s, k, r, s.req[r, c.COMPUTED] + take) - s.req[r, c.PAGES]
-        if pages <= 0:
-            break
         if allocate(s, k, pages, 0):
             s.req[r, c.PAGES] += pages
-            break
+            return True
         if unpin(s, k, s.inst[k, c.HEAD]):
             continue
         if preempt_last(s, k) == r:
             return False
-    s.req[r, c.TAKE] = take
-    return True
 
 
 @inner
@@ -187,7 +192,7 @@ def join(s: Serving, k: int, r: int) -> None:
     s.inst[k, c.BATCH] = rows + 1
 
 
-@inner
+@hot
 def fill(s: Serving, k: int, budget: int, preempted: int) -> None:
     """Let requests in for what is left of the tokens, unless instance k has preempted more than `preempted` by now."""
     if s.inst[k, c.PREEMPTIONS] > preempted:

@@ -12,7 +12,7 @@ from hwmodel.kernels import (
 )
 from hwmodel.kernels.serving_admit import decodes, start_reading, unpin
 from hwmodel.kernels.serving_columns import Serving
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import hot, inner
 from hwmodel.kernels.serving_kv import publish, release
 from hwmodel.kernels.serving_queue import best_first
 from hwmodel.kernels.serving_steps import chunk_s, gap_bin, parts_of, step_s
@@ -22,7 +22,7 @@ orca, prefill_first, sarathi = serving_orca.schedule, serving_prefill_first.sche
 static, vllm = serving_static.schedule, serving_vllm.schedule
 
 
-@inner
+@hot
 def schedule(s: Serving, k: int) -> None:
     """Let the instance's scheduler choose."""
     rule = s.inst[k, c.RULE]
@@ -38,7 +38,7 @@ def schedule(s: Serving, k: int) -> None:
         static(s, k)
 
 
-@inner
+@hot
 def measure(s: Serving, k: int, now: float) -> float:
     """Seconds of the iteration that the batch was given; 0 when it has nothing to compute."""
     rows = active = new = chunks = ends = made = context = 0
@@ -99,7 +99,7 @@ def attend(s: Serving, k: int, chunks: int, parts: int) -> None:
                 return
 
 
-@inner
+@hot
 def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
     """Start an iteration if there is something to compute; the new length of the heap of requests on their way."""
     if s.tier_s[k, 0, c.TTL_S] > 0:
@@ -129,7 +129,7 @@ def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: 
     return length
 
 
-@inner
+@hot
 def note_gap(s: Serving, gap: float, times: int) -> None:
     """Count `times` gaps of so many seconds between two tokens."""
     s.gaps[gap_bin(gap)] += times
@@ -138,7 +138,7 @@ def note_gap(s: Serving, gap: float, times: int) -> None:
     s.total[c.LONGEST_GAP_S] = max(s.total[c.LONGEST_GAP_S], gap)
 
 
-@inner
+@hot
 def finish(s: Serving, k: int, now: float, done: np.ndarray) -> int:
     """End an iteration: tokens are made; requests that the instance is done with go to `done` (sequences,). How many."""
     begun, spent = s.meter[k, c.START], now - s.meter[k, c.START]

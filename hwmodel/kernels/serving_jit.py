@@ -11,3 +11,6 @@ from numba import njit
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inner = njit(**OPTIONS)
 """Decorator of an inner function."""
+hot = njit(forceinline=True, **OPTIONS)
+"""Of what every iteration runs: put into its caller, for a call passes all arrays of the state, which takes longer than most of
+these functions."""

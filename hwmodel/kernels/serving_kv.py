@@ -7,7 +7,7 @@ used, or the one of least worth, goes first, and a chain from its end. It then m
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import hot, inner
 from hwmodel.kernels.serving_lists import back, gone, least_worth, link, oldest, unlink
 from hwmodel.kernels.serving_tiers import demote, regard
 
@@ -67,7 +67,7 @@ def found(s: Serving, k: int, r: int) -> tuple[int, int]:
     return units, free
 
 
-@inner
+@hot
 def pages_for(s: Serving, k: int, r: int, tokens: int) -> int:
     """Pages of its own that a request needs for so many tokens, beside the units it holds."""
     return -(-tokens // s.inst[k, c.PAGE]) - s.req[r, c.UNITS] * s.inst[k, c.PER_UNIT]

@@ -8,7 +8,7 @@ from hwmodel.kernels.schedule import pop, push
 from hwmodel.kernels.serving_admit import join
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_iteration import answer, finish, start
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import hot, inner
 from hwmodel.kernels.serving_kv import allocate, let_go, publish
 from hwmodel.kernels.serving_queue import put_last, take_first, wait_first, wait_last
 from hwmodel.kernels.serving_routing import decoder, entry, refusal
@@ -191,15 +191,14 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
                 if s.inst[k, c.BUSY] == 1:
                     ends[k] = s.meter[k, c.END]
                     busy = push(running, busy, ends, rank, k)
-        note_state(s, now)
+        s.total[c.SKIPPED] += 1
+        if s.total[c.SKIPPED] >= s.total[c.EVERY]:
+            note_state(s, now)
 
 
 @inner
 def note_state(s: Serving, now: float) -> None:
     """Add a row to the time series: every turn at first; when the rows are full every other goes, and half as many come."""
-    s.total[c.SKIPPED] += 1
-    if s.total[c.SKIPPED] < s.total[c.EVERY]:
-        return
     s.total[c.SKIPPED] = 0
     row = int(s.total[c.SERIES])
     if row == s.series.shape[0]:
@@ -221,7 +220,7 @@ def note_state(s: Serving, now: float) -> None:
     s.total[c.SERIES] = row + 1
 
 
-@inner
+@hot
 def touch(s: Serving, k: int, touched: np.ndarray, hit: int) -> int:
     """Note that something changed for an instance; how many are noted."""
     if s.inst[k, c.TOUCHED] == 0:

@@ -3,10 +3,10 @@
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_admit import decodes, fill, grow, wanted
 from hwmodel.kernels.serving_columns import Serving
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import hot
 
 
-@inner
+@hot
 def schedule(s: Serving, k: int) -> None:
     """Set what each request of instance k computes next: decodes are never stalled by prompts."""
     budget = s.inst[k, c.BUDGET]

@@ -15,10 +15,10 @@ from numba import njit
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import hot, inner
 
 
-@inner
+@hot
 def place(x: float, nodes: np.ndarray, spacing: np.ndarray) -> tuple[int, float]:
     """Node below x on an axis and the share of the way to the next; beyond the last node the last interval goes on."""
     dense, per_octave, count = spacing[0], spacing[1], spacing[2]
@@ -31,21 +31,21 @@ def place(x: float, nodes: np.ndarray, spacing: np.ndarray) -> tuple[int, float]
     return i, (x - nodes[i]) / (nodes[i + 1] - nodes[i])
 
 
-@inner
+@hot
 def value(s: Serving, kind: int, start: int, i: int, part: float) -> float:
     """Value (s) of a table over one axis that begins at `start`, at the share `part` of the way from node i to the next."""
     low = s.table[kind, start + i]
     return low + (s.table[kind, start + i + 1] - low) * part
 
 
-@inner
+@hot
 def along(s: Serving, kind: int, table: int, x: float, axis: int) -> float:
     """Value (s) at x of a table over one axis."""
     i, part = place(x, s.axes[kind, axis], s.axis[kind, axis])
     return value(s, kind, s.axis[kind, table, 0], i, part)
 
 
-@inner
+@hot
 def across(s: Serving, kind: int, start: int, x: float, y: float, first: int, second: int) -> float:
     """Value (s) at (x, y) of a table over two axes that begins at `start`."""
     i, part = place(x, s.axes[kind, first], s.axis[kind, first])
@@ -55,7 +55,7 @@ def across(s: Serving, kind: int, start: int, x: float, y: float, first: int, se
     return low + (value(s, kind, a + s.axis[kind, second, 2], j, share) - low) * part
 
 
-@inner
+@hot
 def parts_of(s: Serving, k: int, rows: int, chunks: int) -> int:
     """Micro-batches that a step fills: as many as the plan has, no more than its decoding sequences, else its chunks."""
     batch = rows if rows > 0 else chunks
@@ -86,7 +86,7 @@ def chunk_s(s: Serving, k: int, chunks: int, all_chunks: int, parts: int, new: f
     return low + (across(s, kind, start + plane, new, cached, c.BY_NEW, c.BY_CACHED) - low) * part
 
 
-@inner
+@hot
 def step_s(s: Serving, k: int, rows: int, new: int, chunks: int) -> float:
     """Seconds of an iteration of instance k: that of its fullest rank; what each rank has to do stands in `rank`.
 
@@ -100,7 +100,7 @@ def step_s(s: Serving, k: int, rows: int, new: int, chunks: int) -> float:
     return longest
 
 
-@inner
+@hot
 def rank_s(s: Serving, k: int, rank: int, parts: int, rows: int, new: int, chunks: int) -> float:
     """Seconds that an iteration of instance k would take if no rank had more to do than this one."""
     kind = s.inst[k, c.STEPS]
@@ -125,7 +125,7 @@ def rank_s(s: Serving, k: int, rank: int, parts: int, rows: int, new: int, chunk
     return time + s.meter[k, c.HOST_S]
 
 
-@inner
+@hot
 def period_s(
     s: Serving, k: int, parts: int, own: float, tokens: float, sequences: float, decode_s: float, prefill_s: float
 ) -> float:
@@ -171,7 +171,7 @@ def steps_s(s: Serving, points: np.ndarray, out: np.ndarray) -> None:
         out[i] = step_s(s, 0, rows, chunks * new, chunks)
 
 
-@inner
+@hot
 def gap_bin(gap: float) -> int:
     """Bin of a gap (s) between two tokens."""
     place_ = int((np.log2(gap) + 20.0) * c.BINS_PER_OCTAVE) if gap > 0 else 0
