@@ -46,6 +46,8 @@ def preempt_last(s: Serving, k: int) -> int:
     s.inst[k, c.BATCH] = last
     release(s, k, r)
     s.req[r, c.TAKE] = 0
+    if s.req[r, c.MADE] == 0:
+        s.when[r, c.BEGUN] = -1.0
     s.req[r, c.PREEMPTED] += 1
     s.inst[k, c.PREEMPTIONS] += 1
     wait_first(s, k, r)
@@ -124,7 +126,7 @@ def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int,
     s.req[r, c.COMPUTED] = (units + more) * s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]
     if s.when[r, c.SCHEDULED] < 0:
         s.req[r, c.LOADED] = more * s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]
-    s.when[r, c.LOADING_S] += done - now
+        s.when[r, c.LOADING_S] += done - now
     leave_queue(s, k)
     s.inst[k, c.INFLIGHT] += 1
     s.req[r, c.STATE] = c.LOADING
