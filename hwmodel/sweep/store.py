@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from typing import Any
 import numpy as np
 
 from hwmodel import __version__
+from hwmodel.kernels.decimal import WIDEST, lines, powers
 from hwmodel.spec.errors import InputError, Problem
 from hwmodel.sweep.chunks import CHUNK, Pricer, Table, order_of
 
 FORMATS = (".csv", ".parquet")
+PAD = 24
+"""Numbers left over behind every column, as in `evaluate`."""
 
 
 def fingerprint(pricer: Pricer) -> str:
@@ -25,21 +29,30 @@ def fingerprint(pricer: Pricer) -> str:
 
 
 def csv_bytes(table: Table) -> bytes:
-    """Rows of a table as CSV, numbers to the last bit; empty where a value is not known."""
-    cells: list[list[str]] = [list(map(str, table.point.tolist()))]
-    for name in order_of(table):
-        if name in table.words:
-            codes, words = table.words[name]
-            known = [*(_quoted(word) for word in words), ""]
-            cells.append([known[code] for code in codes.tolist()])
-        else:
-            column = table.numbers[name]
-            texts = list(map(repr, column.tolist()))
-            for k in np.nonzero(np.isnan(column))[0].tolist():
-                texts[k] = ""
-            cells.append(texts)
-    cells.append(["true" if yes else "false" for yes in table.feasible.tolist()])
-    return "".join(",".join(row) + "\n" for row in zip(*cells, strict=True)).encode()
+    """Rows of a table as CSV, numbers to the last bit in the fewest digits; empty where a value is not known."""
+    names, rows = order_of(table), len(table.point)
+    numbers = np.empty((len(table.numbers), rows + PAD))
+    words = np.empty((len(table.words) + 1, rows), dtype=np.int64)
+    known, order = ["", "false", "true"], []
+    for index, column in enumerate(table.numbers.values()):
+        numbers[index, :rows] = column
+    for index, (codes, own) in enumerate(table.words.values()):
+        words[index] = np.where(codes < 0, 0, codes + len(known))
+        known += [_quoted(word) for word in own]
+    words[-1] = 1 + table.feasible
+    of_numbers, of_words = ({name: n for n, name in enumerate(own)} for own in (table.numbers, table.words))
+    order = [-1 - of_words[name] if name in of_words else of_numbers[name] for name in names]
+    texts = [word.encode() for word in known]
+    most = 1 + len(str(int(table.point.max(initial=0)))) + len(numbers) * (WIDEST + 1) + len(words) * (max(map(len, texts)) + 1)
+    out = np.empty(rows * most, dtype=np.uint8)
+    size = lines(
+        table.point.astype(np.uint64), numbers.view(np.uint64), words, np.array([*order, -len(words)]),
+        np.frombuffer(b"".join(texts), dtype=np.uint8), np.cumsum([0, *map(len, texts)]), _tens(), out,
+    )  # fmt: skip
+    return out[:size].tobytes()
+
+
+_tens = cache(powers)
 
 
 def _quoted(word: str) -> str:
@@ -53,28 +66,34 @@ def header(table: Table) -> bytes:
 
 def parquet_bytes(table: Table) -> bytes:
     """Rows of a table as a Parquet file of their own."""
-    polars = _polars()
+    frames = polars()
     data: dict[str, Any] = {"point": table.point}
     for name in order_of(table):
         if name in table.words:
             codes, words = table.words[name]
-            data[name] = polars.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=polars.String)
+            data[name] = frames.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=frames.String)
         else:
             data[name] = table.numbers[name]
     data["feasible"] = table.feasible
     out = BytesIO()
-    polars.DataFrame(data).write_parquet(out)
+    frames.DataFrame(data).write_parquet(out)
     return out.getvalue()
 
 
-def _polars() -> Any:
+def polars() -> Any:
+    """The library that reads and writes Parquet.
+
+    Raises
+    ------
+    InputError
+        When it is not installed.
+    """
     try:
-        import polars  # noqa: PLC0415  an extra
+        import polars as found  # noqa: PLC0415  an extra
     except ImportError:
-        raise InputError(
-            "Parquet is written by polars, which is not installed: pip install 'hwmodel[frames]', or --out FILE.csv"
-        ) from None
-    return polars
+        message = "Parquet needs polars, which is not installed: pip install 'hwmodel[frames]', or use a FILE.csv"
+        raise InputError(message) from None
+    return found
 
 
 class Store:
@@ -93,7 +112,7 @@ class Store:
         if not path.parent.is_dir():
             raise InputError(Problem("its folder does not exist", file=str(path)))
         if path.suffix == ".parquet":
-            _polars()
+            polars()
         self.path, self.manifest = path, path.with_name(f"{path.name}.manifest.json")
         self.parts = path.with_name(f"{path.name}.parts")
         self.state: dict[str, Any] = {}
@@ -154,9 +173,8 @@ class Store:
     def finish(self, summary: dict[str, Any]) -> None:
         """Put the parts together, and say that the file is whole."""
         if self.path.suffix == ".parquet" and not self.complete:
-            polars = _polars()
             new = self.path.with_name(f"{self.path.name}.new")
-            polars.scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
+            polars().scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
             new.replace(self.path)
         self.state["complete"] = True
         self._note(summary)
