@@ -206,4 +206,5 @@ def answer(s: Serving, k: int, r: int, now: float) -> None:
     release(s, k, r)
     s.when[r, c.FINISH] = now
     s.req[r, c.STATE] = c.FINISHED
+    s.noted[s.inst.shape[0], c.INSIDE] -= 1.0
     s.inst[k, c.LIVE] -= 1

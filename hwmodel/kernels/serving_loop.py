@@ -180,7 +180,6 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
                 r = done[i]
                 if s.req[r, c.MADE] >= s.req[r, c.OUTPUT]:
                     answer(s, k, r, now)
-                    s.noted[instances, c.INSIDE] -= 1.0
                     length = call_children(s, r, now, heap, length, ready, order)
                 else:
                     hit = touch(s, stage(s, k, r, now), touched, hit)

@@ -130,7 +130,8 @@ def _totals(found: dict[str, Any]) -> RenderableType:
         ("" if i else "theory", _check(one)) for i, one in enumerate(c for c in found["checks"] if c["relation"] != "at least")
     ]
     steps = [
-        f"{item['pool']}: tables within {item['worst']:.2%} of {item['points']} exact steps" for item in found["step_times"]
+        f"{item['pool']}: tables within {item['worst']:.2%} of {item['points']} exact steps, {item['mean']:.2%} on average"
+        for item in found["step_times"]
     ]
     return table("", ("", ""), [*lines, *(("step times", text) for text in steps)], 2)
 

@@ -33,8 +33,8 @@ Ints = NDArray[np.int64]
 
 POINTS = 300
 """Random steps of a check, of each phase."""
-NEAR = 0.02
-"""Worst error of a check up to which the bound of a schedule stands for it."""
+NEAR = 0.002
+"""Mean error of a check up to which the bound of a schedule stands for it."""
 TABLES = ("linear", "shared", "head", "decode", "prefill")
 
 
@@ -160,7 +160,7 @@ def step_tables(scenario: Scenario, stack: Stack | None, tokens: int, sequences:
     if stack:
         found = replace(found, sequence_s=stack.sequence_s, prompt_s=stack.prompt_s, stretch=stack.stretch)
     found = replace(found, accuracy=check(found, scenario, stack, tokens, sequences))
-    if mixed.additive or found.accuracy is None or found.accuracy.worst <= NEAR:
+    if mixed.additive or found.accuracy is None or found.accuracy.mean <= NEAR:
         return found
     crowded = replace(found, crowding=crowding(mixed, found.grid.crowd.nodes, ranks))
     crowded = replace(crowded, accuracy=check(crowded, scenario, stack, tokens, sequences))
