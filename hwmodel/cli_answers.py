@@ -48,7 +48,7 @@ def explain_command(scenario: str, of: str | None, settings: tuple[str, ...], id
 @set_option
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
 def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: bool) -> int:
-    """Write one self-contained page about SCENARIO, or about an answer that `run --json` saved."""
+    """Write one self-contained page about SCENARIO, or about an answer that `run --json` or `simulate --json` saved."""
     from hwmodel.report.html import write_html
     from hwmodel.report.page import page_from, page_of
 
@@ -56,6 +56,12 @@ def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: b
     if scenario.endswith(".json"):
         if settings or ideal:
             raise click.UsageError("a saved answer cannot be changed; give the scenario with --set or --ideal")
+        from hwmodel.report.serving_page import is_simulation, write_simulation
+
+        if is_simulation(scenario):
+            write_simulation(scenario, out)
+            say(f"wrote {out}")
+            return 0
         page = page_from(scenario)
     else:
         question = asked(scenario, settings, {})
