@@ -283,7 +283,7 @@ def test_rows_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
         assert first[key] == second[key]
     lines = files[0].decode().splitlines()
     assert len(lines) == 1 + answers[0].evaluated
-    assert lines[0].split(",") == list(answers[0].columns)
+    assert lines[0].split(",") == list(answers[0].names)
     assert answers[0].evaluated + answers[0].rejected["workload.batch < 500"] == answers[0].points
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
 
 from hwmodel.report.tables import table
-from hwmodel.sweep.drive import Answer
+from hwmodel.sweep.answer import Answer
 
 MOST = 16
 """Points of the front that are printed; the file and the JSON have all."""
@@ -27,7 +28,7 @@ def answer(found: Answer) -> Any:
     said = ", ".join(f"{way} {name}" for name, way in found.objectives.items())
     for title, rows_ in ((f"Pareto front: {said}", found.pareto), (f"best by {names[-1]}", found.top)):
         if rows_:
-            chosen = sorted(rows_, key=lambda row: -row[names[0]])
+            chosen = sorted(rows_, key=lambda row: -row[names[0]]) if rows_ is found.pareto else list(rows_)
             step = max(1, -(-len(chosen) // MOST))
             moved = _inputs(found, rows_)
             cells = [tuple(_cell(row[name]) for name in ("point", *names, *moved)) for row in chosen[::step]]
@@ -38,7 +39,7 @@ def answer(found: Answer) -> Any:
     return Group(*parts)
 
 
-def _inputs(found: Answer, rows: list[dict[str, Any]]) -> list[str]:
+def _inputs(found: Answer, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Axes: what stands before the first column of results."""
     known = [name for name in rows[0] if "." in name and name.split(".")[0] in ("workload", "cluster", "plan")]
     return [name for name in ("scenario", *known, "plan") if name in rows[0]] + ["bound"]
