@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import hwmodel as hw
+from hwmodel.report.sweep import _short, answer
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.answer import Answer
 from hwmodel.sweep.drive import run_sweep
 from hwmodel.sweep.space import space_from
-from hwmodel.terminal import left
+from hwmodel.terminal import left, show
 
 AXES: dict[str, Any] = {
     "workload.batch": [1, 8, 512], "workload.context": [2048, 65536],
@@ -135,3 +136,25 @@ def test_a_lost_part_is_said(tmp_path: Path) -> None:
 )
 def test_time_left(points: int, rate: float, text: str) -> None:
     assert left(points, rate) == text
+
+
+def test_tables_of_points_are_read_without_cuts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Twenty axes do not fit on a line: what is left out is named, and no number is cut."""
+    scenario = hw.load("rubin_lpx_deepseek_v3")
+    numbers = [
+        f"cluster.pools.{pool.name}.override.{path}" for pool in scenario.cluster.pools for path, _ in pool.chip.numbers()
+    ]
+    chosen = [path for path in numbers if path.endswith(("bandwidth", "latency"))][:20]
+    axes = {path: {"log": ["1 us", "2 us"] if path.endswith("latency") else ["1 TB/s", "2 TB/s"]} for path in chosen}
+    found = asked(scenario="rubin_lpx_deepseek_v3", axes={**axes, "workload.batch": {"log": [72, 720]}}, random={"points": 50})
+    show(answer(found))
+    text = capsys.readouterr().out
+    assert "not shown: " in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 120
+    assert text.index("best by tokens_per_s_per_chip") < text.rindex(f"{found.top[0]['point']} ")
+
+
+def test_short_names_tell_paths_apart() -> None:
+    paths = ["workload.batch", "a.hbm.bandwidth", "b.hbm.bandwidth", "a.sram.bandwidth", "bandwidth"]
+    assert _short(paths) == ["batch", "a.hbm.bandwidth", "b.hbm.bandwidth", "sram.bandwidth", "bandwidth"]
