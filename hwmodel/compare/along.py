@@ -185,17 +185,16 @@ def _most(placed: Placed, tpot_s: float, *, fixed: bool) -> tuple[int, str]:
 
     By bisection: where a step of more sequences is shorter (waves of tiles), a larger batch may be overlooked.
     """
-    scenario, graph, table = placed.scenario, placed.graph, placed.table
-    fit = largest_batch(scenario, graph, LIMIT)
+    scenario, laid = placed.scenario, placed.laid
+    fit = largest_batch(scenario, laid.graph, LIMIT)
     least = scenario.workload.batch if fixed else 1
     if fit < least:
         return 0, f"memory: {fit:,} sequences fit" if fit else "memory: not one sequence fits"
     choice = Choice("as planned", scenario.cluster, (), (1,))
-    plan = Packed(choice, scenario, graph, table, device_array(table, scenario.cluster), fit, None)
-    parts = max(graph.micro_batches, graph.pipeline_batches)
+    plan = Packed(choice, scenario, laid, device_array(laid.table, scenario.cluster), fit, None)
 
     def slow(batch: int) -> float:
-        return float(plan.times(np.array([batch]), parts)[0]) / tokens_of(scenario)
+        return float(plan.times(np.array([batch]), laid.most)[0]) / tokens_of(scenario)
 
     if slow(least) > tpot_s:
         return 0, f"TPOT {show(slow(least), 's', 4)} with {least:,} sequence{'s' if least > 1 else ''}"

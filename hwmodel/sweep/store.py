@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import cache
+from collections.abc import Sequence
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
+from numpy.typing import NDArray
 
 from hwmodel import __version__
-from hwmodel.kernels.decimal import WIDEST, lines, powers
 from hwmodel.spec.errors import InputError, Problem
 from hwmodel.sweep.chunks import CHUNK, Pricer, Table, order_of
 from hwmodel.sweep.manifest import difference, fingerprint, inputs
 
 FORMATS = (".csv", ".parquet")
-PAD = 24
-"""Numbers left over behind every column, as in `evaluate`."""
 
 
 def csv_bytes(table: Table) -> bytes:
-    """Rows of a table as CSV, numbers to the last bit in the fewest digits; empty where a value is not known."""
-    names, rows = order_of(table), len(table.point)
-    numbers = np.empty((len(table.numbers), rows + PAD))
-    words = np.empty((len(table.words) + 1, rows), dtype=np.int64)
-    known, order = ["", "false", "true"], []
-    for index, column in enumerate(table.numbers.values()):
-        numbers[index, :rows] = column
-    for index, (codes, own) in enumerate(table.words.values()):
-        words[index] = np.where(codes < 0, 0, codes + len(known))
-        known += [_quoted(word) for word in own]
-    words[-1] = 1 + table.feasible
-    of_numbers, of_words = ({name: n for n, name in enumerate(own)} for own in (table.numbers, table.words))
-    order = [-1 - of_words[name] if name in of_words else of_numbers[name] for name in names]
-    texts = [word.encode() for word in known]
-    most = 1 + len(str(int(table.point.max(initial=0)))) + len(numbers) * (WIDEST + 1) + len(words) * (max(map(len, texts)) + 1)
-    out = np.empty(rows * most, dtype=np.uint8)
-    size = lines(
-        table.point.astype(np.uint64), numbers.view(np.uint64), words, np.array([*order, -len(words)]),
-        np.frombuffer(b"".join(texts), dtype=np.uint8), np.cumsum([0, *map(len, texts)]), _tens(), out,
-    )  # fmt: skip
-    return out[:size].tobytes()
+    """Rows of a table as CSV, numbers in the fewest digits that read back to the last bit; empty where a value is not known."""
+    cells = [_rows(table.point[:, None])]
+    for known, names in groupby(order_of(table), key=table.words.__contains__):
+        if known:
+            cells += [_words(*table.words[name]) for name in names]
+        else:
+            cells.append(_rows(np.stack([table.numbers[name] for name in names], axis=1)))
+    cells.append(_words(table.feasible.astype(np.int64), ("false", "true")))
+    return b"".join(b",".join(row) + b"\n" for row in zip(*cells, strict=True))
 
 
-_tens = cache(powers)
+def _rows(numbers: NDArray[Any]) -> list[bytes]:
+    """The rows of numbers, (rows, columns), each as text with commas; JSON has no word for what is not finite."""
+    text: bytes = orjson.dumps(np.ascontiguousarray(numbers), option=orjson.OPT_SERIALIZE_NUMPY)
+    rows = text[2:-2].replace(b"null", b"").split(b"],[")
+    for row in np.nonzero(np.isinf(numbers).any(axis=1))[0].tolist():
+        rows[row] = b",".join(b"" if np.isnan(cell) else repr(cell).encode() for cell in numbers[row].tolist())
+    return rows
+
+
+def _words(codes: NDArray[np.int64], words: Sequence[str]) -> list[bytes]:
+    """A column of words, (rows,); code -1 is none."""
+    known = [*(_quoted(word).encode() for word in words), b""]
+    return [known[code] for code in codes.tolist()]
 
 
 def _quoted(word: str) -> str:
