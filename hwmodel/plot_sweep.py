@@ -176,7 +176,15 @@ def _iso_costs(axes: Axes, parts: Sequence[Part], x: str, y: str, taken: list[ob
             if low < price / usd < high:
                 axes.axhline(price / usd, color=colour, linewidth=0.6, linestyle=(0, (2, 3)), zorder=0.8)
                 text, level = f"{usd:g} USD/Mtok{owner}", price / usd
-                for share in (0.0, 0.25, 0.5, 0.7):  # from the right edge towards the left where another line's stands
+                for share in (
+                    0.0,
+                    0.12,
+                    0.25,
+                    0.37,
+                    0.5,
+                    0.62,
+                    0.75,
+                ):  # from the right edge to where nothing stands
                     at, _ = axes.transData.inverted().transform(axes.transAxes.transform((1 - share, 0)))
                     if labelled(axes, text, (float(at), level), colour, taken, turns=(3,)):
                         break
