@@ -26,7 +26,7 @@ def output_of(command: str, folder: Path) -> str:
     assert files
     for file in files:
         (folder / file["name"]).write_text(file["text"])
-    line = command.replace("hwmodel ", f"{sys.executable} -m hwmodel ", 1).replace("| python ", f"| {sys.executable} ")
+    line = re.sub(r"(^|&& )hwmodel ", rf"\1{sys.executable} -m hwmodel ", command).replace("| python ", f"| {sys.executable} ")
     bash = shutil.which("bash") or "bash"
     env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(folder), "NO_COLOR": "1"}
     done = subprocess.run([bash, "-c", line], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)

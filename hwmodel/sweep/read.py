@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
+from hwmodel.sweep.constraints import ConstraintError, read_constraint
 from hwmodel.sweep.store import FORMATS, polars
 from hwmodel.timing import Array
 
@@ -40,6 +41,7 @@ class Points:
         if not {"point", "feasible"} <= set(self.names):
             raise InputError(Problem("is no file of points: it has no columns 'point' and 'feasible'", file=str(path)))
         self._held: dict[str, Column] = {}
+        self._kept: NDArray[np.bool_] | None = None
 
     def load(self, *names: str) -> None:
         """Read columns in one pass; those that are not there, or held already, are left out."""
@@ -50,7 +52,30 @@ class Points:
             found = self._of_csv(wanted) if self.path.suffix == ".csv" else self._of_parquet(wanted)
         if not all(len(cells) for cells in found):
             raise InputError(Problem("holds no point that can run", file=str(self.path)))
-        self._held |= {name: _column(cells) for name, cells in zip(wanted, found, strict=True)}
+        self._held |= {name: _taken(_column(cells), self._kept) for name, cells in zip(wanted, found, strict=True)}
+
+    def only(self, constraints: Sequence[str]) -> None:
+        """Keep the points that meet comparisons of columns, as a sweep's `where` has them.
+
+        Raises
+        ------
+        InputError
+            For a comparison that cannot be read, and when no point is left.
+        """
+        for text in constraints:
+            try:
+                read = read_constraint(text, self.names)
+            except ConstraintError as error:
+                raise InputError(f"{self.name}: {error}") from None
+            self.load(*read.columns)
+            met = read.holds({name: self.number(name) for name in read.columns})
+            if not met.any():
+                raise InputError(f"{self.name}: no point that can run meets '{shortened(text, 80)}'")
+            self._held = {name: _taken(column, met) for name, column in self._held.items()}
+            if self._kept is None:
+                self._kept = met
+            else:
+                self._kept[self._kept] = met
 
     def column(self, name: str) -> Column:
         """A column.
@@ -131,12 +156,19 @@ class Points:
     def _of_parquet(self, names: Sequence[str]) -> list[Array | list[str]]:
         frame = polars().read_parquet(self.path, columns=list(dict.fromkeys((*names, "feasible"))))
         frame = frame.filter(polars().col("feasible"))
-        return [frame[name].to_numpy() if frame[name].dtype.is_numeric() else frame[name].to_list() for name in names]
+        plain = {True: "true", False: "false"}
+        return [
+            frame[name].to_numpy()
+            if frame[name].dtype.is_numeric()
+            else [plain.get(cell, cell) for cell in frame[name].to_list()]
+            for name in names
+        ]
 
 
-def read_points(path: Path) -> Points:
-    """The points of a file that `hwmodel sweep --out` writes; see `Points`."""
-    return Points(path)
+def _taken(column: Column, kept: NDArray[np.bool_] | None) -> Column:
+    if kept is None:
+        return column
+    return (column[0][kept], column[1]) if isinstance(column, tuple) else column[kept]
 
 
 def _column(cells: Array | list[str]) -> Column:

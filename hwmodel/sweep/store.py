@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Sequence
@@ -18,14 +17,9 @@ from numpy.typing import NDArray
 from hwmodel import __version__
 from hwmodel.spec.errors import InputError, Problem
 from hwmodel.sweep.chunks import CHUNK, Pricer, Table, order_of
+from hwmodel.sweep.manifest import difference, fingerprint, inputs
 
 FORMATS = (".csv", ".parquet")
-
-
-def fingerprint(pricer: Pricer) -> str:
-    """What must be the same for a sweep to be gone on with: the question, the columns, the program's version."""
-    said = json.dumps([pricer.space.text, pricer.names, pricer.words, CHUNK, __version__])
-    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def csv_bytes(table: Table) -> bytes:
@@ -116,10 +110,11 @@ class Store:
         self.path, self.manifest = path, path.with_name(f"{path.name}.manifest.json")
         self.parts = path.with_name(f"{path.name}.parts")
         self.state: dict[str, Any] = {}
-        self.print = fingerprint(pricer)
+        self.print, self.inputs = fingerprint(pricer), inputs(pricer)
         if resume and self.manifest.exists():
             self._continue()
         else:
+            self.manifest.unlink(missing_ok=True)
             shutil.rmtree(self.parts, ignore_errors=True)
             self.state = {"done": 0, "bytes": 0, "complete": False}
             path.write_bytes(b"")
@@ -131,18 +126,28 @@ class Store:
     def _continue(self) -> None:
         try:
             state = json.loads(self.manifest.read_text())
-            same = state["fingerprint"] == self.print
-        except (ValueError, KeyError, TypeError):
+            same = state["fingerprint"] == self.print and {"done", "bytes", "complete"} <= state.keys()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise InputError(Problem("is no manifest of a sweep", file=str(self.manifest))) from None
         if not same:
-            message = "belongs to another sweep, scenario, chip or version of hwmodel; start anew without --resume"
+            message = f"belongs to another sweep: {difference(state.get('inputs'), self.inputs)}; start anew without --resume"
             raise InputError(Problem(message, file=str(self.manifest)))
         self.state = state
-        if self.path.suffix == ".csv" and not state["complete"]:
-            if not self.path.exists() or self.path.stat().st_size < state["bytes"]:
+        if self.path.suffix == ".csv":
+            size = self.path.stat().st_size if self.path.exists() else -1
+            if size < state["bytes"]:
                 raise InputError(Problem("is shorter than its manifest says; start anew without --resume", file=str(self.path)))
-            with self.path.open("r+b") as file:
-                file.truncate(state["bytes"])
+            if size > state["bytes"]:  # a chunk that was being written
+                with self.path.open("r+b") as file:
+                    file.truncate(state["bytes"])
+        elif not state["complete"]:
+            missing = [n for n in range(state["done"]) if not self._part(n).exists()]
+            if missing:
+                message = f"lacks its part number {missing[0]}; start anew without --resume"
+                raise InputError(Problem(message, file=str(self.parts)))
+
+    def _part(self, index: int) -> Path:
+        return self.parts / f"{index:08d}.parquet"
 
     @property
     def done(self) -> int:
@@ -163,7 +168,7 @@ class Store:
                 file.write(text)
                 size = file.tell()
         else:
-            part = self.parts / f"{index:08d}.parquet"
+            part = self._part(index)
             part.with_suffix(".new").write_bytes(text)
             part.with_suffix(".new").replace(part)
             size = 0
@@ -174,7 +179,7 @@ class Store:
         """Put the parts together, and say that the file is whole."""
         if self.path.suffix == ".parquet" and not self.complete:
             new = self.path.with_name(f"{self.path.name}.new")
-            polars().scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
+            polars().scan_parquet([self._part(n) for n in range(self.done)]).sink_parquet(new)
             new.replace(self.path)
         self.state["complete"] = True
         self._note(summary)
@@ -182,11 +187,9 @@ class Store:
 
     def _note(self, summary: dict[str, Any]) -> None:
         self.state |= {
-            "fingerprint": self.print,
-            "version": __version__,
-            "chunk": CHUNK,
+            "fingerprint": self.print, "version": __version__, "chunk": CHUNK, "inputs": self.inputs,
             **({"summary": summary} if summary else {}),
-        }
+        }  # fmt: skip
         new = self.manifest.with_name(f"{self.manifest.name}.new")
         new.write_text(json.dumps(self.state))
         new.replace(self.manifest)
