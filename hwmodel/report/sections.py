@@ -23,6 +23,7 @@ from hwmodel.report.markup import (
     zoomed,
 )
 from hwmodel.report.page import Page
+from hwmodel.report.pareto import pareto
 from hwmodel.spec.units import show
 
 
@@ -338,6 +339,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Page], str]]] = {
     "layers": ("Bottlenecks", bottlenecks),
     "roofline": ("Roofline", roofline),
     "timeline": ("Timeline", timeline),
+    "pareto": ("Pareto", pareto),
     "cost": ("Cost", cost),
     "sensitivity": ("Sensitivity", sensitivity),
     "why": ("Explained", why),
