@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.argument("scenario")
-@click.option("--op", "of", help="An op or layer by name, or step, tpot, throughput, cost, energy, memory:POOL:TIER.")
+@click.option(
+    "--op",
+    "of",
+    help="An op or layer by name, or step, tpot, throughput, cost, energy, memory:POOL:TIER, pool:POOL, link:POOL>POOL.",
+)
 @set_option
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
 @json_option

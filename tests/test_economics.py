@@ -21,13 +21,15 @@ from hwmodel.economics import (
     speed_price,
     usd_per_million,
 )
-from hwmodel.economics.energy import flop_energy
+from hwmodel.economics.energy import Part, flop_energy
+from hwmodel.economics.step import COUNTED
 from hwmodel.hardware import Cluster, Pool, load_chip, with_number
 from hwmodel.offer import offer
 from hwmodel.prices import Economics, Session
 from hwmodel.run import Result, run
 from hwmodel.scenario import load_scenario
 from hwmodel.spec.errors import InputError
+from hwmodel.spec.number import Number
 
 AFD, ALONE = "rubin_lpx_deepseek_v3", "rubin_deepseek_v3"
 
@@ -154,10 +156,26 @@ def test_cost_of_input_and_of_output_do_not_add() -> None:
 
 
 def test_energy_is_kept_by_stage() -> None:
-    """Case C39: prefill energy over input tokens, decode energy over output tokens; the cluster's over output is another."""
-    prefill, decode, seconds = 8 * 900, 8 * 700, 100
-    assert prefill * seconds / 1e6 == pytest.approx(0.72)
-    assert decode * seconds / 2e5 == pytest.approx(2.80)
+    """Case C39: 8 x 900 W that prefill 1e6 tokens and 8 x 700 W that decode 2e5 in 100 s: 0.72 and 2.80 J a token.
+
+    All energy over output tokens is 6.40 J, over all tokens 1.07 J; neither is what a stage's answer prints.
+    """
+    busy = {
+        "gpu": (Part("gpu", "running", 1.0, Number(1e9)), Part("gpu", "idle", 8.0, Number(75)))
+    }  # more than any TDP: every chip draws all of its own
+    stages = {"prefill": (900.0, 1e6), "decode": (700.0, 2e5)}
+    joules = {}
+    for phase, (watts, tokens) in stages.items():
+        cluster = Cluster((Pool("gpu", with_number(load_chip("h100_sxm"), "power.tdp", watts), 8),))
+        found, why = cost(cluster, Work(tokens / 100, phase, time_s=1.0, energy=busy))
+        assert found is not None, why
+        assert COUNTED[phase] in found.basis
+        joules[phase] = found.joules_per_token
+    assert joules["prefill"] == pytest.approx(0.72)
+    assert joules["decode"] == pytest.approx(2.80)
+    whole = sum(joules[phase] * tokens for phase, (_, tokens) in stages.items())
+    assert whole / 2e5 == pytest.approx(6.40)
+    assert whole / 1.2e6 == pytest.approx(1.0667, abs=1e-4)
     answer = offer(load_scenario("h100_llama_70b_decode"))
     kinds = {row.kind: row for row in answer.tokens}
     assert kinds["output"].joules_per_token == spent(asked("h100_llama_70b_decode")).joules_per_token

@@ -353,6 +353,29 @@ def test_headlines_lead_to_their_formulas(fresh: Browser, quickstart: Path) -> N
     assert "usd_per_mtok = " in fresh.run("document.getElementById('why-cost').textContent")
 
 
+def test_every_number_of_a_page_leads_to_its_formula(quickstart: Path) -> None:
+    """Headlines, every tier in use, every pool, link, kind of layer and total are linked; every op opens its own formula."""
+    text = quickstart.read_text()
+    parser = checked(text)
+    answer = run(load_scenario(QUICKSTART))
+    led = {address.removeprefix("#why-") for address in parser.addresses if address.startswith("#why-")}
+    wanted = {"step", "tpot", "throughput", "cost", "energy", "memory:gpu:hbm", "memory:lpx:sram"}
+    wanted |= {f"pool:{row.pool}" for row in answer.pools} | {f"link:{row.source}>{row.target}" for row in answer.links}
+    wanted |= {segment.name for segment in answer.placed.graph.segments}
+    assert led == wanted
+    assert text.count('<tr class="why"') == len(answer.ops)
+
+
+def test_links_with_odd_names_open_their_formula(fresh: Browser, quickstart: Path) -> None:
+    fresh.open(quickstart)
+    target = "document.getElementById('why-link:gpu>lpx')"
+    assert not fresh.run(f"{target}.open")
+    fresh.run("document.querySelector('a[href=\"#why-link:gpu>lpx\"]').click()")
+    fresh.run("new Promise(done => setTimeout(done, 100))")
+    assert fresh.run(f"{target}.open")
+    assert "time = 116 * " in fresh.run(f"{target}.textContent")
+
+
 def test_everything_that_can_be_pressed_has_a_name(fresh: Browser, quickstart: Path) -> None:
     fresh.open(quickstart)
     nameless = (

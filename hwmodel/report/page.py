@@ -37,6 +37,11 @@ class Page:
     tradeoff: Data | None = None
     """Curves of plans and where they cross; None of a saved answer, no curves and a reason where there is nothing to draw."""
 
+    @property
+    def explained(self) -> frozenset[str]:
+        """Names of what is explained."""
+        return frozenset(str(each["of"]) for each in self.explanations)
+
 
 def page_of(result: Result, against: Sequence[Scenario] = ()) -> Page:
     """Everything about a result, its front beside those of other scenarios.
