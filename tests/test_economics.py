@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +27,13 @@ from hwmodel.economics.step import COUNTED
 from hwmodel.hardware import Cluster, Pool, load_chip, with_number
 from hwmodel.offer import offer
 from hwmodel.prices import Economics, Session
+from hwmodel.published import published
 from hwmodel.run import Result, run
 from hwmodel.scenario import load_scenario
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.number import Number
 
+SHIPPED = Path(__file__).parents[1] / "measured"
 AFD, ALONE = "rubin_lpx_deepseek_v3", "rubin_deepseek_v3"
 
 
@@ -68,6 +71,17 @@ def test_deepseek_s_day() -> None:
     income = 342e3 * 0.14 + 266e3 * 0.55 + 168e3 * 2.19
     assert margin(87_072, income) == pytest.approx(0.845, abs=5e-4)
     assert 1 / margin(87_072, income) - 1 == pytest.approx(1 / 5.455, abs=1e-3)  # cost over profit: "545 %"
+
+
+def test_predicted_prices_of_published_systems() -> None:
+    """Nothing fitted, 2 USD/h: Step-3 on 32 H800 costs 0.1375 USD/Mtok (4,039 tokens/s), DeepSeek's profile 0.239 (2,324)."""
+    figures = published(SHIPPED, device="h800_sxm").figures
+    wanted = {"Hopper (2A2F AFD)": 0.1375, "H800-class Hopper (3A2F AFD)": 0.1673, "Hopper (4A2F AFD)": 0.2102, "H800": 0.2390}
+    found = {row.system: row for row in figures if row.metric == "tok_s_per_gpu" and row.system in wanted}
+    assert set(found) == set(wanted)
+    for system, usd in wanted.items():
+        assert usd_per_million(2.0, found[system].measured) == pytest.approx(usd, rel=1e-3)
+        assert usd_per_million(2.0, found[system].predicted) == pytest.approx(usd, rel=0.10), system
 
 
 def test_margins_are_mark_ups() -> None:
