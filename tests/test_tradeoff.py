@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hwmodel.along import along
 from hwmodel.axis import axis, question
+from hwmodel.compare.along import along
+from hwmodel.compare.tradeoff import CHIP, PLANNED, USD, Curve, Point, Tradeoff, crossovers, tradeoff
 from hwmodel.run import run
 from hwmodel.scenario import Scenario, load_scenario
 from hwmodel.spec.errors import InputError
-from hwmodel.tradeoff import CHIP, PLANNED, USD, Curve, Point, Tradeoff, crossovers, tradeoff
 
 NAMES = ["rubin_lpx_deepseek_v3", "h100_llama_70b_decode", "h100_llama_70b_prefill", "rtx4090_mixtral_offload"]
 
@@ -86,7 +86,7 @@ def test_costs_cross_where_compare_says() -> None:
 
 def test_plans_that_are_not_drawn_are_ahead_nowhere_by_much() -> None:
     """Every plan of the chips at eight batches: none gives 3 % more tokens/s/chip than the drawn ones at its interactivity."""
-    from hwmodel.tradeoff import _others, _rates
+    from hwmodel.compare.tradeoff import _others, _rates
 
     scenario = load_scenario("rubin_deepseek_v3")
     curves = of(scenario).curves

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hwmodel.compare.tradeoff import tradeoff
 from hwmodel.explain import explain_all
 from hwmodel.figures import ceilings, dots, lanes_of, window
 from hwmodel.result import Result
 from hwmodel.scenario import Scenario
 from hwmodel.spec.errors import InputError, Problem, shortened
-from hwmodel.tradeoff import tradeoff
 
 Data = Mapping[str, Any]
 NEEDED = ("scenario", "feasible", "reasons", "step", "memory", "pools", "links", "layers", "ops", "version")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from hwmodel.answered import Answered
-from hwmodel.crossover import crossings
+from hwmodel.compare.crossing import crossings
 from hwmodel.economics import hourly, usd_per_million
 from hwmodel.goal import Slo
 from hwmodel.optimize.optimum import prepared
@@ -36,8 +37,8 @@ WORTH = 0.005
 """What another plan must add to a front to be shown: relative, in the mean over the logarithm of interactivity."""
 BETWEEN, ROUNDS = 12, 8
 """Batches added between the two points around a crossing, and how often at the most: until all that lie between are there."""
-EDGE = 1e-9
-"""Width (relative) of the edge of a stair, along interactivity."""
+CLOSE = 1e-9
+"""How near (relative) to a point of a curve a crossing is taken to be at it."""
 DOWN = 1e-3
 """How far (relative) stairs are drawn out beyond their ends."""
 SAME = 1.01
@@ -79,9 +80,9 @@ class Curve:
         rows = [(p.tokens_per_s_per_user, getattr(p, y), getattr(p, ratio) if ratio else 1.0) for p in self.points]
         user, worth, over = np.array(sorted(rows)).T
         user, worth = user / over, (worth if y == CHIP else 1e6 / worth) / over
-        edges = np.stack([user, user * (1 + EDGE)], axis=1).ravel()
-        heights = np.stack([worth, np.append(worth[1:], 0.0)], axis=1).ravel()
-        return np.concatenate([user[:1] * DOWN, edges, user[-1:] / DOWN]), np.concatenate([worth[:1], heights, [0.0]])
+        heights = np.stack([worth, np.append(worth[1:], 0.0)], axis=1).ravel()  # at each point it jumps to the next one's
+        edges = np.concatenate([user[:1] * DOWN, np.repeat(user, 2), user[-1:] / DOWN])
+        return edges, np.concatenate([worth[:1], heights, [0.0]])
 
     @property
     def priced(self) -> bool:
@@ -157,7 +158,7 @@ PLANNED = "as planned"
 
 def _own(placed: Placed) -> Line | None:
     """The plan as it is stated; None when it cannot run or not one sequence fits."""
-    scenario, graph, table = placed.scenario, placed.graph, placed.table
+    scenario, graph = placed.scenario, placed.graph
     most = 0 if graph.reasons else largest_batch(scenario, graph, scenario.goal.max_batch)
     if not most:
         return None
@@ -165,7 +166,7 @@ def _own(placed: Placed) -> Line | None:
     known = [hourly(pool, scenario.economics) for pool in scenario.cluster.pools]
     usd = None if None in known else sum(each[0] for each in known if each)
     choice = Choice(PLANNED, scenario.cluster, (), (parts,))
-    plan = Packed(choice, scenario, graph, table, device_array(table, scenario.cluster), most, usd)
+    plan = Packed(choice, scenario, placed.laid, device_array(placed.table, scenario.cluster), most, usd)
     return Line(plan, parts, 1, most)
 
 
@@ -189,7 +190,7 @@ def _label(line: Line) -> str:
 def _grid(line: Line, count: int) -> list[int]:
     """Batches evenly in logarithms; whole numbers of sequences for every group of chips where there are as many."""
     home = line.plan.scenario.cluster.pools[0].name
-    whole = line.plan.graph.degrees[f"{home}.dp"] * line.parts
+    whole = line.plan.laid.graph.degrees[f"{home}.dp"] * line.parts
     found = {round(float(batch)) for batch in np.geomspace(line.low, line.high, count)}
     return sorted({max(line.low, batch // whole * whole) if batch >= whole else batch for batch in found} | {line.high})
 
@@ -281,11 +282,12 @@ def _shown(curves: Sequence[Curve], foreign: set[str]) -> list[Curve]:
 
 
 def _around(curve: Curve, user: float) -> set[int]:
-    """Batches between the two points of a curve that stand around an interactivity."""
+    """Batches between the points of a curve that stand around an interactivity; at a point, on both sides of it."""
     batches = [point.batch for point in curve.points]
-    place = int(np.searchsorted([point.tokens_per_s_per_user for point in curve.points], user))
-    ends = batches[max(0, place - 1)], batches[min(place, len(batches) - 1)]
-    return {round(float(batch)) for batch in np.linspace(min(ends), max(ends), BETWEEN + 2)}
+    users = np.array([point.tokens_per_s_per_user for point in curve.points])
+    low, high = int(np.searchsorted(users, user * (1 - CLOSE))) - 1, int(np.searchsorted(users, user * (1 + CLOSE)))
+    near = batches[max(0, low) : high + 1]
+    return {round(float(batch)) for a, b in pairwise(near) for batch in np.linspace(a, b, BETWEEN + 2)}
 
 
 def crossovers(curves: Sequence[Curve]) -> list[dict[str, Any]]:
