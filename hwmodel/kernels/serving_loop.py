@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.reference import by_reference
 from hwmodel.kernels.schedule import pop, push
 from hwmodel.kernels.serving_admit import join
 from hwmodel.kernels.serving_columns import Serving
@@ -126,6 +127,7 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
 
     arrivals : (open,) int, requests that arrive at their own time (``when[:, ARRIVAL]``, s), in order of it
     """
+    s = by_reference(s)
     n, instances = s.req.shape[0], s.inst.shape[0]
     ready, heap, order = np.zeros(n), np.zeros(n, np.int64), np.arange(n)
     ends, running, rank = np.zeros(instances), np.zeros(instances, np.int64), np.arange(instances)

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.reference import by_reference
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
 
@@ -158,6 +159,7 @@ def steps_s(s: Serving, points: np.ndarray, out: np.ndarray) -> None:
 
     points : (points, 5); out : (points,), s
     """
+    s = by_reference(s)
     ranks = s.inst[0, c.RANKS]
     for i in range(points.shape[0]):
         rows, chunks, new = int(points[i, 0]), int(points[i, 2]), int(points[i, 3])
