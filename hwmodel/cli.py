@@ -324,7 +324,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @cli.command("schema")
-@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "sweep", "calibration", "stack"]))
+@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "sweep", "calibration", "stack", "notes"]))
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     from hwmodel.schemas import schema

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.argument("scenario")
-@click.option("--op", "of", help="An op or layer by name, or step, tpot, throughput, cost, energy, memory:POOL:TIER.")
+@click.option(
+    "--op",
+    "of",
+    help="An op or layer by name, or step, tpot, throughput, cost, energy, memory:POOL:TIER, pool:POOL, link:POOL>POOL.",
+)
 @set_option
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
 @json_option
@@ -47,15 +51,20 @@ def explain_command(scenario: str, of: str | None, settings: tuple[str, ...], id
 @click.option("--html", "out", required=True, type=click.Path(path_type=Path), help="Page to write.")
 @set_option
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
-def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: bool) -> int:
-    """Write one self-contained page about SCENARIO, or about an answer that `run --json` or `simulate --json` saved."""
+@click.option("--against", "others", metavar="SCENARIO", multiple=True,
+              help="Also draw its front over tokens/s/user, and where the two cross; repeatable.")  # fmt: skip
+def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: bool, others: tuple[str, ...]) -> int:
+    """Write one self-contained page about SCENARIO, or about an answer that `run --json` or `simulate --json` saved.
+
+    --set holds for SCENARIO, not for those it is set against.
+    """
     from hwmodel.report.html import write_html
     from hwmodel.report.page import page_from, page_of
 
     listen()
     if scenario.endswith(".json"):
-        if settings or ideal:
-            raise click.UsageError("a saved answer cannot be changed; give the scenario with --set or --ideal")
+        if settings or ideal or others:
+            raise click.UsageError("a saved answer cannot be asked again; give the scenario with --set, --ideal or --against")
         from hwmodel.report.serving_page import is_simulation, write_simulation
 
         if is_simulation(scenario):
@@ -66,8 +75,9 @@ def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: b
     else:
         question = asked(scenario, settings, {})
         from hwmodel.run import run
+        from hwmodel.scenario import load_scenario
 
-        page = page_of(run(question, ideal=ideal))
+        page = page_of(run(question, ideal=ideal), [load_scenario(name) for name in others])
     write_html(page, out)
     say(f"wrote {out}")
     return 0 if page.answer["feasible"] else INFEASIBLE

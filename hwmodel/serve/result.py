@@ -207,6 +207,11 @@ def warnings(answer: Answer) -> list[str]:
     lost = int(answer.run.rejected.sum())
     if lost:
         found.append(f"{lost} of {len(answer.run.requests)} requests were rejected: " + "; ".join(_reasons(answer.run)))
+    model, sizes = answer.service.scenario.model, answer.run.requests
+    beyond = int((sizes.prompt + sizes.output > model.max_context).sum()) if model.max_context else 0
+    if beyond:
+        found.append(f"{beyond} of {len(sizes)} requests are longer than the {model.max_context:,} tokens that {model.name} "
+                     "was made for: an engine would reject or cut them; here they are served whole")  # fmt: skip
     if answer.found is not None and not answer.found["met"]:
         found.append("no size that was tried makes 90 % of the requests good")
     return list(dict.fromkeys(found))
