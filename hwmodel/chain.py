@@ -8,28 +8,31 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from hwmodel.kernels.schedule import INPUT
-from hwmodel.kernels.tokens import N_STATE, steady
+from hwmodel.kernels.tokens import N_STATE, Way, steady
 from hwmodel.timeline import MANY_ROUNDS, ROUNDS, Program
 from hwmodel.timing import Array, Ints
+
+Visit = tuple[int, tuple[int, ...], int, int, int]
+"""Lane of a stage, blocks one behind the other, and run, layer of the run and layers of the step before it starts."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A program as blocks one behind the other; arrays as `hwmodel.kernels.tokens` describes them."""
+    """A program as blocks one behind the other."""
 
     first: Ints
+    """First block of each segment and their number, shape (segments + 1,)."""
     lane: Ints
+    """Of each block."""
     segment: Ints
     stage: Ints
     count: Ints
-    inner: Ints
-    edge: Ints
-    own: Ints
+    """Of each run of equal layers; `count` is how many."""
     blocks: Ints
     """First task of each block and their number, shape (blocks + 1,)."""
     lanes: int
-    alone: bool
-    """Whether all blocks are on one lane of one stage."""
+    way: Way
+    """What the walk takes."""
 
     def seconds(self, durations: Array) -> Array:
         """Duration (s) of every block from those of the tasks; shape (..., tasks) to (..., blocks)."""
@@ -37,11 +40,10 @@ class Chain:
 
     def times(self, durations: Array, batches: int) -> tuple[float, float]:
         """(makespan, period) in s at one point; the same as `timeline.periods`. durations : (tasks,) s."""
+        kinds = len(self.way.first) - 1
         found = steady(
-            batches, int(self.alone), self.lanes, self.first, self.lane, self.segment, self.stage, self.count, self.inner,
-            self.edge, self.own, self.seconds(durations), ROUNDS,
-            np.zeros((4, batches, N_STATE), dtype=np.int64), np.zeros((4, batches)),
-            np.zeros((4, self.lanes * (1 + int(self.stage.max())))), np.zeros(len(self.lane), dtype=np.int64),
+            batches, self.way, self.seconds(durations), ROUNDS, np.zeros(kinds), np.zeros(kinds, dtype=np.int64),
+            np.zeros((4, N_STATE, batches), dtype=np.int64), np.zeros((4, batches)), np.zeros((4, self.way.places)),
             np.zeros(MANY_ROUNDS),
         )  # fmt: skip
         return float(found[0]), float(found[1])
@@ -55,12 +57,7 @@ def _runs(order: Program) -> list[tuple[tuple[int, int], int]]:
 def unchained(order: Program) -> Chain:
     """A program with every task a block of its own: what sums over lanes are made of, not to be walked."""
     runs = _runs(order)
-    keys = np.array([key for key, _ in runs])
-    none = np.zeros(len(runs), dtype=np.int64)
-    return Chain(
-        order.tasks, order.lane, keys[:, 0].copy(), keys[:, 1].copy(), np.array([count for _, count in runs]), none, none,
-        np.zeros(len(order.lane), dtype=np.int64), np.arange(len(order.lane) + 1), len(order.lanes), False,
-    )  # fmt: skip
+    return _chain(order, runs, order.tasks, list(range(len(order.lane))), None)
 
 
 def chain(order: Program) -> Chain | None:
@@ -80,13 +77,63 @@ def chain(order: Program) -> Chain | None:
     for segment in range(len(order.tasks) - 1):
         blocks += cuts.get(segment, [int(order.tasks[segment])])
         first.append(len(blocks))
+    return _chain(order, runs, np.array(first), blocks, (inner, edge))
+
+
+def _chain(
+    order: Program, runs: list[tuple[tuple[int, int], int]], first: Ints, blocks: list[int],
+    goes_on: tuple[list[bool], list[bool]] | None,
+) -> Chain:  # fmt: skip
+    """A chain from its blocks; goes_on : whether a layer goes on in the block of the one below, in runs and at their edges."""
     keys = np.array([key for key, _ in runs])
-    lane = order.lane[np.array(blocks)]
-    return Chain(
-        np.array(first), lane, keys[:, 0].copy(), keys[:, 1].copy(), np.array([count for _, count in runs]),
-        np.array(inner, dtype=np.int64), np.array(edge, dtype=np.int64),
-        _own(np.array(first), lane), np.array([*blocks, len(order.lane)]), len(order.lanes),
-        len({(stage, order.lane[task]) for segment, stage in keys for task in range(*order.tasks[segment : segment + 2])}) == 1,
+    segment, stage, count = keys[:, 0].copy(), keys[:, 1].copy(), np.array([many for _, many in runs])
+    lane, lanes = order.lane[np.array(blocks)], len(order.lanes)
+    visits = _visits(first, lane, segment, stage, count, lanes, *goes_on) if goes_on else []
+    joined = bool(goes_on and goes_on[1][0]) and len(visits) > 1
+    way = _way(visits, joined, first, _own(first, lane), segment, count, lanes * (1 + int(stage.max())))
+    return Chain(first, lane, segment, stage, count, np.array([*blocks, len(order.lane)]), lanes, way)
+
+
+def _visits(
+    first: Ints, lane: Ints, segment: Ints, stage: Ints, count: Ints, lanes: int, inner: list[bool], edge: list[bool]
+) -> list[Visit]:
+    """Every uninterrupted visit of a micro-batch to a lane in one step."""
+    found: list[Visit] = []
+    done = 0
+    for run, of in enumerate(segment.tolist()):
+        for layer in range(count[run]):
+            for block in range(first[of], first[of + 1]):
+                goes_on = block == first[of] and found and (inner[run] if layer else run > 0 and edge[run])
+                if goes_on:
+                    found[-1] = (found[-1][0], (*found[-1][1], block), *found[-1][2:])
+                else:
+                    found.append((int(stage[run]) * lanes + int(lane[block]), (block,), run, layer, done))
+            done += 1
+    return found
+
+
+def _way(visits: list[Visit], joined: bool, first: Ints, own: Ints, segment: Ints, count: Ints, places: int) -> Way:
+    """The visits as arrays; the last is the end of a step where it is joined to the first."""
+    layers, last = int(count.sum()), visits[-1][1] if joined else ()
+    kinds = list(dict.fromkeys(visit[1] for visit in (visits[:-1] if joined else visits)))
+    of = [*kinds, last]
+    starts = np.zeros(len(own), dtype=np.int64)
+    starts[first[:-1]] = 1
+    times = np.zeros(len(own))
+    for run, number in enumerate(segment.tolist()):
+        times[first[number] : first[number + 1]] += count[run]
+    row = [
+        (place, kinds.index(blocks), run if v else -1, layer, done if v or not joined else visits[-1][4] - layers)
+        for v, (place, blocks, run, layer, done) in enumerate(visits[:-1] if joined else visits)
+    ]  # fmt: skip
+    place, kind, run_of, layer_of, before = np.array(row, dtype=np.int64).reshape(-1, 5).T.copy()
+    per = [sum(1 for visit in visits if visit[2] == run and visit[3] == min(1, count[run] - 1)) for run in range(len(count))]
+    lone = [kinds.index((block,)) if own[block] and (block,) in kinds else -1 for block in range(len(own))]
+    return Way(
+        place, kind, run_of, layer_of, before, count.astype(np.int64), np.array(per, dtype=np.int64),
+        np.cumsum([0, *(len(blocks) for blocks in of)]), np.array([block for blocks in of for block in blocks], dtype=np.int64),
+        np.array(lone, dtype=np.int64), starts, times, layers, int(joined), int(len({visit[0] for visit in visits}) == 1),
+        places,
     )  # fmt: skip
 
 

@@ -30,29 +30,43 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
 
 
 @bare
+def positions(
+    queries: float, length: float, shards: float, window: float, ratio: float, topk: float, chunked: bool
+) -> tuple[float, float]:
+    """(positions that a query sees in the mean, positions read from memory) by one chip of `shards`; lengths in tokens.
+
+    The mean is over the new tokens: the last sees `length`, those before it fewer.
+    """
+    chunk = window if chunked else 0.0
+    slides = window - chunk
+    seen = visible(length - (queries - 1.0) / 2.0, slides, ratio, topk)
+    read = visible(length, slides, ratio, topk)
+    if chunk > 0.0:
+        before = max(length - queries, 0.0)
+        seen += causal_pairs(before, queries, chunk, 0.0, 0.0, 1.0) / queries
+        read += min(length, chunk_reach(before, queries, chunk))
+    return seen / shards, read / shards
+
+
+@bare
+def amounts(pairs: float, key: float, value: float, softmax: float, rate: float, exponentials: float) -> tuple[float, float]:
+    """(FLOP, seconds (s) of compute) of query-key pairs; key, value, softmax : CONSTS; rate : FLOP/s; exponentials : 1/s."""
+    flops = 2.0 * pairs * (key + value)
+    compute = flops / rate
+    return flops, max(compute, pairs * softmax / exponentials) if exponentials > 0.0 else compute
+
+
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
     """One op at one point; fills `out` as price does (TIME in s)."""
-    b, s, length = dims[0], dims[1], dims[2]
-    heads, kv_heads = dims[3], dims[4]
-    # the mean over the s new tokens: the last sees `length`, the first s - 1 fewer
-    chunk = consts[5] if consts[9] == 1.0 else 0.0
-    window = consts[5] - chunk
-    seen = visible(length - (s - 1.0) / 2.0, window, consts[6], consts[7])
-    read = visible(length, window, consts[6], consts[7])
-    if chunk > 0.0:
-        before = max(length - s, 0.0)
-        seen += causal_pairs(before, s, chunk, 0.0, 0.0, 1.0) / s
-        read += min(length, chunk_reach(before, s, chunk))
-    seen, read = seen / dims[5], read / dims[5]
-    kv = b * kv_heads * read * consts[2] * consts[3]
+    b, s, heads = dims[0], dims[1], dims[3]
+    seen, read = positions(s, dims[2], dims[5], consts[5], consts[6], consts[7], consts[9] == 1.0)
+    rate = chip[c.PEAK + where[c.DTYPE]] * chip[c.ATTENTION_EFFICIENCY]
+    flops, compute = amounts(b * s * heads * seen, consts[0], consts[1], consts[8], rate, chip[c.EXPONENTIALS])
     activations = b * s * heads * (consts[0] + consts[1]) * consts[4]
-    flops = 2.0 * b * s * heads * seen * (consts[0] + consts[1])
-    compute = flops / (chip[c.PEAK + where[c.DTYPE]] * chip[c.ATTENTION_EFFICIENCY])
-    if chip[c.EXPONENTIALS] > 0.0:
-        compute = max(compute, b * s * heads * seen * consts[8] / chip[c.EXPONENTIALS])
-    memory = memory_time(0.0, kv, activations, where, chip, out)
+    memory = memory_time(0.0, b * dims[4] * read * consts[2] * consts[3], activations, where, chip, out)
     out[c.FLOPS] = flops
     finish(compute, memory, chip, out)
 

@@ -7,15 +7,24 @@ from numba import njit
 from hwmodel.kernels.linked import linked
 
 
-def bare(function: Any) -> Any:
+def bare(function: Any, *, forceinline: bool = False) -> Any:
     """Compile a function that makes no array (room to work in, time in s or anything else, is given to it).
 
     Slices of arrays then cost nothing: price and its parts take half the time, measured with numba 0.68. `_nrt` is numba's own
-    name of the switch; without it the answers are the same. Other kernels link it; machine code of its own it has when Python
-    calls it.
+    name of the switch; without it the answers are the same. A division by zero is inf or nan as in numpy, not an error: a check
+    behind every division would keep loops over points from working on several at once. Other kernels link it; machine code of
+    its own it has when Python calls it.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
-    called: Any = njit(**options)(function)
-    part = linked(function, nogil=True)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "forceinline": forceinline}
+    called: Any = njit(cache=True, no_cfunc_wrapper=True, _nrt=False, **options)(function)
+    part = linked(function, **options)
     called.get_call_template, called.get_overload = part.get_call_template, part.get_overload
     return called
+
+
+def within(function: Any) -> Any:
+    """As `bare`, for a short function (of times in s, or anything else) that is always put into its caller.
+
+    A call hands every array over as seven numbers; of a function of a few comparisons that is most of its time.
+    """
+    return bare(function, forceinline=True)

@@ -79,28 +79,44 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
 
 
 @bare
+def exchanged(
+    operation: float, size: float, n: float, bandwidth: float, latency: float, reach: float, reduces: float, topology: float,
+    peer: float, next_bandwidth: float, next_latency: float, next_reduces: float, next_topology: float, next_peer: float,
+) -> tuple[float, float, float]:  # fmt: skip
+    """(seconds on the wire, seconds of latency, bytes (B) sent by a chip) over a link that reaches `reach` chips and the next.
+
+    size : bytes of the full buffer (B); bandwidths : B/s, that of the next link 0 where there is none; latencies : s
+    """
+    domain = min(n, reach)
+    wire, alpha = one_level(operation, size, domain, bandwidth, latency, reduces, topology, peer)
+    sent = wire * reached(bandwidth, peer, domain)
+    if n > domain:
+        if next_bandwidth > 0.0:
+            groups = np.ceil(n / domain)
+            part = size if operation >= 3.0 else size / domain
+            far, hops = one_level(operation, part, groups, next_bandwidth, next_latency, next_reduces, next_topology, next_peer)
+            wire, alpha = wire + far, alpha + hops
+            sent += far * reached(next_bandwidth, next_peer, groups)
+        else:  # the partition says that it cannot be; priced as if the link reached
+            wire, alpha = one_level(operation, size, n, bandwidth, latency, reduces, topology, peer)
+            sent = wire * reached(bandwidth, peer, n)
+    return wire, alpha, sent
+
+
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
     """One collective at one point; fills `out` as price does (TIME in s)."""
     size, n = dims[0] * consts[0], dims[1]
-    operation = consts[1]
     slot = where[c.LINK_SLOT]
-    inner = chip[c.LINK + slot * c.LINK_WIDTH : c.LINK + (slot + 1) * c.LINK_WIDTH]
-    domain = min(n, inner[2])
-    wire, alpha = one_level(operation, size, domain, inner[0], inner[1], inner[3], inner[4], inner[5])
-    sent = wire * reached(inner[0], inner[5], domain)
-    if n > domain and slot + 1 < c.N_LINKS:
-        outer = chip[c.LINK + (slot + 1) * c.LINK_WIDTH : c.LINK + (slot + 2) * c.LINK_WIDTH]
-        if outer[0] > 0.0:
-            groups = np.ceil(n / domain)
-            part = size if operation >= 3.0 else size / domain
-            far, hops = one_level(operation, part, groups, outer[0], outer[1], outer[3], outer[4], outer[5])
-            wire, alpha = wire + far, alpha + hops
-            sent += far * reached(outer[0], outer[5], groups)
-        else:  # the partition says that it cannot be; priced as if the link reached
-            wire, alpha = one_level(operation, size, n, inner[0], inner[1], inner[3], inner[4], inner[5])
-            sent = wire * reached(inner[0], inner[5], n)
+    i = c.LINK + slot * c.LINK_WIDTH
+    last = slot + 1 >= c.N_LINKS
+    j = i if last else i + c.LINK_WIDTH
+    wire, alpha, sent = exchanged(
+        consts[1], size, n, chip[i], chip[i + 1], chip[i + 2], chip[i + 3], chip[i + 4], chip[i + 5],
+        0.0 if last else chip[j], chip[j + 1], chip[j + 3], chip[j + 4], chip[j + 5],
+    )  # fmt: skip
     if n > 1.0 and size > 0.0:
         alpha += chip[c.EXCHANGE]
     out[c.WIRE] = wire

@@ -33,32 +33,39 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
 
 
 @bare
+def all_tiles(tokens: float, bins: np.ndarray, rows: float) -> float:
+    """Expected tiles of so many rows, one column of tiles, over all experts of a chip; tokens that choose among them."""
+    tiles = 0.0
+    for b in range(c.N_BINS):
+        if bins[b, 1] <= 0.0:
+            break
+        tiles += bins[b, 1] * expected_tiles(tokens, bins[b, 0], rows)
+    return tiles
+
+
+@bare
 def grouped_time(tokens: float, n: float, k: float, peak: float, bins: np.ndarray, device: np.ndarray) -> float:
     """Seconds (s) of compute for the grouped product: expected tiles of every expert, then waves over the cores."""
     cores = device[c.CORES]
     if cores <= 0.0:
         return 2.0 * routed_tokens(tokens, bins) * n * k / peak
-    best = np.inf
+    best, before, tiles = np.inf, 0.0, 0.0
     for j in range(c.N_TILES):
         rows, cols = device[c.TILES + 2 * j], device[c.TILES + 2 * j + 1]
         if rows <= 0.0:
             break
-        tiles = 0.0
-        for b in range(c.N_BINS):
-            if bins[b, 1] <= 0.0:
-                break
-            tiles += bins[b, 1] * expected_tiles(tokens, bins[b, 0], rows)
-        tiles *= np.ceil(n / cols - 1e-9)
+        if rows != before:
+            before, tiles = rows, all_tiles(tokens, bins, rows)
         if tiles > 0.0:
-            best = min(best, tiled_time(tiles, rows, cols, k, peak, cores, device[c.SPLIT_K]))
+            best = min(best, tiled_time(tiles * np.ceil(n / cols - 1e-9), rows, cols, k, peak, cores, device[c.SPLIT_K]))
     return best if best < np.inf else 0.0
 
 
 @bare
-def grouped_bounds(routed: float, distinct: float, n: float, k: float, peak: float, device: np.ndarray) -> float:
+def grouped_bounds(routed: float, distinct: float, n: float, k: float, peak: float, device: np.ndarray, enough: float) -> float:
     """An upper bound (s) of `grouped_time` without any sum over loads: E ceil(X / r) <= (E X + (r - 1) P(X > 0)) / r.
 
-    routed : token-expert pairs; distinct : experts hit
+    routed : token-expert pairs; distinct : experts hit; enough : s, a bound below which the other tiles need no look
     """
     cores = device[c.CORES]
     if cores <= 0.0:
@@ -71,6 +78,8 @@ def grouped_bounds(routed: float, distinct: float, n: float, k: float, peak: flo
         tiles = min(routed, (routed + (rows - 1.0) * distinct) / rows) * np.ceil(n / cols - 1e-9)
         if tiles > 0.0:
             best = min(best, tiled_time(tiles, rows, cols, k, peak, cores, device[c.SPLIT_K]))
+        if best < enough:
+            break
     return best if best < np.inf else 0.0
 
 
@@ -79,23 +88,11 @@ NEAR = 1.05
 
 
 @bare
-def product(
-    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray,
-    routed: float, distinct: float, lazy: bool,
-) -> None:  # fmt: skip
-    """One product at one point whose token-expert pairs and hit experts are known; fills `out` as price does (TIME in s)."""
-    tokens, n, k = dims[0], dims[2], dims[3]
-    weights = distinct * n * k * consts[0]
-    activations = routed * (k * consts[1] + n * consts[2])
-    memory = memory_time(weights, 0.0, activations, where, chip, out)
-    peak = chip[c.PEAK + where[c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
-    compute = np.inf
-    if lazy and chip[c.SHARPNESS] == 0.0:
-        compute = grouped_bounds(routed, distinct, n, k, peak, chip)
-    if compute * NEAR >= memory:
-        compute = grouped_time(tokens, n, k, peak, bins, chip)
-    out[c.FLOPS] = 2.0 * routed * n * k
-    finish(compute, memory, chip, out)
+def amounts(
+    routed: float, distinct: float, n: float, k: float, weight: float, read: float, written: float
+) -> tuple[float, float, float]:
+    """(weight bytes, activation bytes (B), FLOP) of one product; weight, read, written : CONSTS."""
+    return distinct * n * k * weight, routed * (k * read + n * written), 2.0 * routed * n * k
 
 
 @bare
@@ -103,8 +100,18 @@ def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
     """One product of one chip's experts at one point; fills `out` as price does (TIME in s)."""
-    distinct = distinct_experts(dims[0], bins, where[c.WARM] == 1)
-    product(dims, consts, where, bins, chip, out, routed_tokens(dims[0], bins), distinct, lazy)
+    tokens, n, k = dims[0], dims[2], dims[3]
+    routed, distinct = routed_tokens(tokens, bins), distinct_experts(tokens, bins, where[c.WARM] == 1)
+    weights, activations, flops = amounts(routed, distinct, n, k, consts[0], consts[1], consts[2])
+    memory = memory_time(weights, 0.0, activations, where, chip, out)
+    peak = chip[c.PEAK + where[c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
+    compute = np.inf
+    if lazy and chip[c.SHARPNESS] == 0.0:
+        compute = grouped_bounds(routed, distinct, n, k, peak, chip, memory / NEAR)
+    if compute * NEAR >= memory:
+        compute = grouped_time(tokens, n, k, peak, bins, chip)
+    out[c.FLOPS] = flops
+    finish(compute, memory, chip, out)
 
 
 @bare

@@ -29,18 +29,26 @@ def features(dims: np.ndarray, consts: np.ndarray, out: np.ndarray, found: np.nd
 
 
 @bare
+def amounts(
+    m: float, n: float, k: float, groups: float, weight: float, read: float, written: float
+) -> tuple[float, float, float]:
+    """(weight bytes, activation bytes (B), FLOP) of one product; weight, read, written : CONSTS."""
+    weights = groups * n * k * weight if m > 0.0 else 0.0
+    return weights, groups * (m * k * read + m * n * written), 2.0 * m * n * k * groups
+
+
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
     """One product at one point; fills `out` as price does (TIME in s)."""
     m, n, k, groups = dims[0], dims[1], dims[2], dims[3]
     peak = chip[c.PEAK + where[c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
-    weights = groups * n * k * consts[0] if m > 0.0 else 0.0
-    activations = groups * (m * k * consts[1] + m * n * consts[2])
+    weights, activations, flops = amounts(m, n, k, groups, consts[0], consts[1], consts[2])
     memory = memory_time(weights, 0.0, activations, where, chip, out)
     enough = memory if lazy and chip[c.SHARPNESS] == 0.0 else -1.0  # what memory hides bounds nothing
     compute = product_time(m, n, k, groups, peak, chip, enough)
-    out[c.FLOPS] = 2.0 * m * n * k * groups
+    out[c.FLOPS] = flops
     finish(compute, memory, chip, out)
 
 

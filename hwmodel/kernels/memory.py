@@ -23,6 +23,32 @@ def stream_time(bytes_: float, bandwidth: float, ramp: float) -> float:
 
 
 @bare
+def served(
+    weights: float, kv: float, activations: float, weight_rate: float, kv_rate: float, together: bool, cache_bytes: float,
+    cache_rate: float, ramp: float, warm: bool,
+) -> tuple[float, float]:  # fmt: skip
+    """(seconds (s) that memory needs, what takes them: -1 the cache, 0 the tier of the weights, 1 that of the KV cache).
+
+    weights, kv, activations : bytes moved (B); weight_rate, kv_rate, cache_rate : B/s; together : weights and KV cache lie in
+    one tier; cache_bytes : 0 for none; ramp : s; warm : operands that fit the cache are in it
+    """
+    cached = 0.0
+    if cache_bytes > 0.0:
+        cached = (weights + kv + activations) / cache_rate
+        if warm and weights + kv + activations <= cache_bytes:
+            return cached + ramp, -1.0
+    spilled = 0.0 if activations <= cache_bytes else activations
+    if together:
+        slowest, which = stream_time(weights + kv + spilled, weight_rate, ramp), 0.0
+    else:
+        first, second = stream_time(weights + spilled, weight_rate, ramp), stream_time(kv, kv_rate, ramp)
+        slowest, which = max(first, second), 0.0 if first >= second else 1.0
+    if cached > slowest:
+        return cached, -1.0
+    return slowest, which
+
+
+@bare
 def memory_time(weights: float, kv: float, activations: float, where: np.ndarray, device: np.ndarray, out: np.ndarray) -> float:
     """Seconds (s) that memory needs for one op; fills WEIGHT_BYTES, KV_BYTES, ACTIVATION_BYTES and BOUND_TIER of `out`.
 
@@ -37,28 +63,12 @@ def memory_time(weights: float, kv: float, activations: float, where: np.ndarray
     weight_tier, kv_tier = where[c.WEIGHT_TIER], where[c.CACHE_TIER]
     if device[c.FREE_ACTIVATIONS] == 1.0:
         activations = 0.0
-    cache_bytes = device[c.CACHE_BYTES]
-    ramp = device[c.RAMP]
-    cached = 0.0
-    if cache_bytes > 0.0:
-        cached = (weights + kv + activations) / device[c.CACHE_BANDWIDTH]
-        if where[c.WARM] == 1 and weights + kv + activations <= cache_bytes:
-            out[c.BOUND_TIER] = -1.0
-            return cached + ramp
-    spilled = 0.0 if activations <= cache_bytes else activations
-    if weight_tier == kv_tier:
-        slowest = stream_time(weights + kv + spilled, device[c.TIER + weight_tier], ramp)
-        tier = float(weight_tier)
-    else:
-        first = stream_time(weights + spilled, device[c.TIER + weight_tier], ramp)
-        second = stream_time(kv, device[c.TIER + kv_tier], ramp)
-        slowest = max(first, second)
-        tier = float(weight_tier if first >= second else kv_tier)
-    if cached > slowest:
-        out[c.BOUND_TIER] = -1.0
-        return cached
-    out[c.BOUND_TIER] = tier
-    return slowest
+    time, which = served(
+        weights, kv, activations, device[c.TIER + weight_tier], device[c.TIER + kv_tier], weight_tier == kv_tier,
+        device[c.CACHE_BYTES], device[c.CACHE_BANDWIDTH], device[c.RAMP], where[c.WARM] == 1,
+    )  # fmt: skip
+    out[c.BOUND_TIER] = -1.0 if which < 0.0 else float(weight_tier if which == 0.0 else kv_tier)
+    return time
 
 
 @bare

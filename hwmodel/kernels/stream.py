@@ -14,16 +14,29 @@ CONSTS = ("activation_bytes", "vector_flops", "kv_bytes", "weight_bytes")
 
 
 @bare
+def amounts(
+    rows: float, width: float, moved: float, work: float, cached: float, held: float, vector: float, free: bool
+) -> tuple[float, float, float, float]:
+    """(seconds (s) of compute, weight, KV and activation bytes (B)) of one op; moved, work, cached, held : CONSTS.
+
+    vector : FLOP/s; free : on the ideal floor a new token's keys and values count once, where attention reads its whole context
+    """
+    elements = rows * width
+    return (
+        elements * work / vector if vector > 0.0 else 0.0, width * held if elements > 0.0 else 0.0,
+        0.0 if free else elements * cached, elements * moved,
+    )  # fmt: skip
+
+
+@bare
 def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
     """One elementwise op at one point; fills `out` as price does (TIME in s)."""
-    elements = dims[0] * dims[1]
-    compute = elements * consts[1] / chip[c.VECTOR] if chip[c.VECTOR] > 0.0 else 0.0
-    weights = dims[1] * consts[3] if elements > 0.0 else 0.0
-    # on the ideal floor a new token's keys and values count once: where attention reads its whole context
-    kv = 0.0 if chip[c.FREE_ACTIVATIONS] == 1.0 else elements * consts[2]
-    memory = memory_time(weights, kv, elements * consts[0], where, chip, out)
+    compute, weights, kv, activations = amounts(
+        dims[0], dims[1], consts[0], consts[1], consts[2], consts[3], chip[c.VECTOR], chip[c.FREE_ACTIVATIONS] == 1.0
+    )
+    memory = memory_time(weights, kv, activations, where, chip, out)
     out[c.FLOPS] = 0.0
     finish(compute, memory, chip, out)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.constraints import Constraint, ConstraintError, read_constraint
 from hwmodel.sweep.evaluate import Columns, columns
 from hwmodel.sweep.interval import Fitted, exact, fit, share_names, with_ends
-from hwmodel.sweep.numbers import Numbers
+from hwmodel.sweep.numbers import Numbers, parts_of
 from hwmodel.sweep.pareto import best, front
 from hwmodel.sweep.point import with_field
 from hwmodel.sweep.space import Space
@@ -25,6 +26,8 @@ from hwmodel.timing import Array, Ints
 
 CHUNK = 32_768
 """Points of a chunk: its columns stay in the caches, and no more is lost when a process dies."""
+Words = tuple[NDArray[np.int64], tuple[str, ...]]
+"""Codes, and the word of each; code -1 is none."""
 MAX_BENT = 4096
 """Values of numbers that the packed table does not follow in proportion, each of which is packed by itself."""
 
@@ -35,8 +38,7 @@ class Table:
 
     point: Ints
     numbers: dict[str, Array]
-    words: dict[str, tuple[NDArray[np.int64], tuple[str, ...]]]
-    """Codes, and the word of each; code -1 is none."""
+    words: dict[str, Words]
     feasible: NDArray[np.bool_]
 
     def taken(self, where: Ints | NDArray[np.bool_]) -> Table:
@@ -48,15 +50,27 @@ class Table:
 
     def row(self, index: int) -> dict[str, Any]:
         """One point as plain data; None for what is not known or does not apply."""
-        found: dict[str, Any] = {"point": int(self.point[index])}
-        for name in order_of(self):
+        return self.taken(np.array([index])).rows()[0]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every point as plain data."""
+        columns: list[list[Any]] = [self.point.tolist()]
+        names = order_of(self)
+        for name in names:
             if name in self.words:
-                code, words = self.words[name]
-                found[name] = words[code[index]] if code[index] >= 0 else None
+                codes, words = self.words[name]
+                columns.append([words[code] if code >= 0 else None for code in codes.tolist()])
             else:
-                value = float(self.numbers[name][index])
-                found[name] = None if np.isnan(value) else int(value) if value.is_integer() and abs(value) < 2**53 else value
-        return {**found, "feasible": bool(self.feasible[index])}
+                columns.append([_plain(value) for value in self.numbers[name].tolist()])
+        columns.append(self.feasible.tolist())
+        keys = ("point", *names, "feasible")
+        return [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _plain(value: float) -> float | int | None:
+    if math.isnan(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def order_of(table: Table) -> tuple[str, ...]:
@@ -80,6 +94,63 @@ class Reduced:
     """Its part of the file, where one is written."""
 
 
+@dataclass(frozen=True)
+class Priced:
+    """Points of a chunk as they were priced, structure by structure; put together as far as is asked for."""
+
+    found: Table
+    """Their inputs; no column of an answer."""
+    parts: list[tuple[Ints, Columns]]
+    """Which of the points, and their columns."""
+    names: tuple[str, ...]
+    words: tuple[str, ...]
+
+    def column(self, name: str) -> Array:
+        """A column of numbers, of an input or an answer; nan where it does not apply."""
+        if name in self.found.numbers:
+            return self.found.numbers[name]
+        column = np.full(len(self.found.point), np.nan)
+        for where, own in self.parts:
+            if name in own.numbers:
+                column[where] = own.numbers[name]
+        return column
+
+    def feasible(self) -> NDArray[np.bool_]:
+        """Which points can run."""
+        found = np.zeros(len(self.found.point), dtype=bool)
+        for where, own in self.parts:
+            found[where] = own.feasible
+        return found
+
+    def taken(self, points: Ints) -> Priced:
+        """Those of some points."""
+        place = np.full(len(self.found.point), -1, dtype=np.int64)
+        place[points] = np.arange(len(points))
+        parts = []
+        for where, own in self.parts:
+            inner = np.nonzero(place[where] >= 0)[0]
+            if len(inner):
+                parts.append((place[where[inner]], own.taken(inner)))
+        return Priced(self.found.taken(points), parts, self.names, self.words)
+
+    def table(self) -> Table:
+        """All columns of all points."""
+        found = Table(self.found.point, dict(self.found.numbers), dict(self.found.words), self.feasible())
+        for name in self.names:
+            found.numbers[name] = self.column(name)
+        for name in self.words:
+            found.words[name] = self._codes([(where, own.codes.get(name)) for where, own in self.parts], {}, -1)
+        found.words["reason"] = self._codes([(where, own.reason) for where, own in self.parts], {"": 0}, 0)
+        return found
+
+    def _codes(self, parts: Sequence[tuple[Ints, Words | None]], known: dict[str, int], none: int) -> Words:
+        codes = np.full(len(self.found.point), none, dtype=np.int64)
+        for where, own in parts:
+            if own is not None:
+                codes[where] = np.array([known.setdefault(word, len(known)) for word in own[1]], dtype=np.int64)[own[0]]
+        return codes, tuple(known)
+
+
 @dataclass
 class Pricer:
     """Prices chunks of a space; keeps what was packed."""
@@ -95,6 +166,11 @@ class Pricer:
 
     def table(self, chunk: int) -> tuple[Table, dict[str, int]]:
         """Columns of the points of a chunk that its inputs do not rule out, and how many they rule out by which reason."""
+        priced, rejected = self.priced(chunk)
+        return priced.table(), rejected
+
+    def priced(self, chunk: int) -> tuple[Priced, dict[str, int]]:
+        """As `table`, before the columns of its structures are put together."""
         space = self.space
         start, stop = chunk * CHUNK, min((chunk + 1) * CHUNK, space.points)
         places = space.places(chunk, start, stop)
@@ -110,43 +186,52 @@ class Pricer:
                     values = {path: column[met] for path, column in values.items()}
                     point = point[met]
         which, routing = space.combination(places), space.routing(places)
-        found = Table(point, dict(values), {}, np.zeros(len(point), dtype=bool))
-        for path in values:
-            if not space.axes[path].numeric:
-                found.numbers.pop(path)
-                found.words[path] = (values[path].astype(np.int64), space.axes[path].labels)
-        if not len(point):
-            return self._empty(found), rejected
-        parts = []
+        parts: list[tuple[Ints, Columns]] = []
         for combination in np.nonzero(np.bincount(which))[0].tolist():
             where = np.nonzero(which == combination)[0]
-            own = space.numbers(combination, {path: column[where] for path, column in values.items()}, routing[where])
-            parts += [(where[inner], result) for inner, result in self._priced(combination, own)]
-        self._joined(found, parts, rejected, self._blank(which))
-        return found, rejected
+            parts += self._priced(combination, space.numbers(combination, values, routing), where)
+        for _, own in parts:
+            counts = np.bincount(own.reason[0], minlength=len(own.reason[1]))
+            for word, count in zip(own.reason[1][1:], counts[1:].tolist(), strict=True):
+                if count:
+                    rejected[word] = rejected.get(word, 0) + count
+        return Priced(self._inputs(point, values, which), parts, self.names, self.words), rejected
 
-    def _blank(self, which: Ints) -> dict[str, NDArray[np.bool_]]:
-        """Where the axes of numbers do not apply."""
-        applies = {path: np.array([path in c.fields for c in self.space.combinations]) for path in self.space.fields}
-        return {path: ~own[which] for path, own in applies.items() if not own.all()}
+    def _inputs(self, point: Ints, values: Mapping[str, Array], which: Ints) -> Table:
+        """The inputs of points of these combinations."""
+        found = Table(point, dict(values), {}, np.zeros(len(point), dtype=bool))
+        for path in values:
+            if not self.space.axes[path].numeric:
+                found.numbers.pop(path)
+                found.words[path] = (values[path].astype(np.int64), self.space.axes[path].labels)
+        for path in self.space.fields:
+            applies = np.array([path in c.fields for c in self.space.combinations])
+            if not applies.all():
+                found.numbers[path] = np.where(applies[which], found.numbers[path], np.nan)
+        return found
 
-    def _priced(self, combination: int, own: Numbers) -> list[tuple[Ints, Columns]]:
-        """The points of one combination by structure."""
+    def _priced(self, combination: int, own: Numbers, where: Ints) -> list[tuple[Ints, Columns]]:
+        """Those points of one combination by structure."""
         routings = self.space.routings or (self.space.combinations[combination].scenario.workload.routing,)
         fitted = self.intervals.get(combination)
         found = []
-        for where, of, part in self.grouped(combination, own):
+        for place, of, part in self.grouped(combination, own, where):
             priced = columns(of, part, routings)
-            found.append((where, replace(priced, numbers=with_ends(priced.numbers, fitted))))
+            found.append((place, replace(priced, numbers=with_ends(priced.numbers, fitted))))
         return found
 
-    def grouped(self, combination: int, own: Numbers) -> list[tuple[Ints, Structure, Numbers]]:
-        """The points of one combination by structure: more or fewer chips may exchange tokens another way."""
+    def grouped(self, combination: int, own: Numbers, among: Ints) -> list[tuple[Ints, Structure, Numbers]]:
+        """Points of one combination by structure: more or fewer chips may exchange tokens another way.
+
+        Of each structure those with equally many micro-batches stand together: the kernel takes them side by side.
+        """
         base = self._structure(combination, (), {}, {})
-        code = np.zeros(own.points, dtype=np.int64)
-        for pool, count in own.counts.items():
+        own_parts = own.cuts(among)
+        parts = parts_of(own_parts, base.scenario, base.graph)
+        code = np.zeros(len(among), dtype=np.int64)
+        for pool, count in own_parts.counts.items():
             code = 4 * code + _sign(base, pool, count)
-        bent = [own.chips[key] for key in base.devices.bends]
+        bent = [own.chips[key][among] for key in base.devices.bends]
         if bent:
             kinds, inverse = np.unique(np.array([code, *bent]).T, axis=0, return_inverse=True)
             code = inverse.reshape(-1)
@@ -155,15 +240,17 @@ class Pricer:
                 raise InputError(
                     f"numbers that bend a time ({said}) are packed one by one: list fewer than {MAX_BENT:,} values"
                 )
-        groups = [np.nonzero(code == k)[0] for k in np.nonzero(np.bincount(code))[0]]
         found = []
-        for where in groups:
-            part = own if len(groups) == 1 else own.taken(where)
+        for k in np.nonzero(np.bincount(code))[0]:
+            inner = np.nonzero(code == k)[0]
+            if (parts[inner[1:]] < parts[inner[:-1]]).any():
+                inner = inner[np.argsort(parts[inner], kind="stable")]
+            where = among[inner]
+            part = own.taken(where)
             counts = {pool: int(values[0]) for pool, values in part.counts.items()}
             chips = {key: float(part.chips[key][0]) for key in base.devices.bends}
             signs = (float(_sign(base, pool, values[:1])[0]) for pool, values in part.counts.items())
-            key = (*signs, *chips.values())
-            found.append((where, self._structure(combination, key, counts, chips), part))
+            found.append((where, self._structure(combination, (*signs, *chips.values()), counts, chips), part))
         return found
 
     def _structure(
@@ -180,69 +267,27 @@ class Pricer:
             self._packed[own] = structure(_counted(scenario, counts, chips), ends)
         return self._packed[own]
 
-    def _empty(self, found: Table) -> Table:
-        for name in self.names:
-            found.numbers.setdefault(name, np.zeros(0))
-        for name in self.words:
-            found.words.setdefault(name, (np.zeros(0, dtype=np.int64), ()))
-        return found
-
-    def _joined(
-        self, found: Table, parts: list[tuple[Ints, Columns]], rejected: dict[str, int], blank: Mapping[str, Any]
-    ) -> None:
-        """Put the columns of the structures where their points are."""
-        count = len(found.point)
-        for path, where in blank.items():
-            if where.any():
-                found.numbers[path] = np.where(where, np.nan, found.numbers[path])
-        alone = len(parts) == 1
-        for name in self.names:
-            if alone and name in parts[0][1].numbers:
-                found.numbers[name] = parts[0][1].numbers[name]
-                continue
-            column = np.full(count, np.nan)
-            for where, own in parts:
-                if name in own.numbers:
-                    column[where] = own.numbers[name]
-            found.numbers[name] = column
-        for name in self.words:
-            codes, known = np.full(count, -1, dtype=np.int64), dict[str, int]()
-            for where, own in parts:
-                if name in own.codes:
-                    code, words = own.codes[name]
-                    codes[where] = np.array([known.setdefault(word, len(known)) for word in words])[code]
-            found.words[name] = (codes, tuple(known))
-        codes, known = np.zeros(count, dtype=np.int64), {"": 0}
-        for where, own in parts:
-            found.feasible[where] = own.feasible
-            code, words = own.reason
-            codes[where] = np.array([known.setdefault(word, len(known)) for word in words])[code]
-        counts = np.bincount(codes, minlength=len(known))
-        for word, index in known.items():
-            if word and counts[index]:
-                rejected[word] = rejected.get(word, 0) + int(counts[index])
-        found.words["reason"] = (codes, tuple(known))
-
     def reduced(self, chunk: int, write: Any = None) -> Reduced:
         """Price a chunk and keep what counts; `write` makes bytes of its table."""
-        table, rejected = self.table(chunk)
-        good = table.feasible.copy()
+        priced, rejected = self.priced(chunk)
+        good = priced.feasible()
         for constraint in self.constraints:
             if not all(name in self.space.axes for name in constraint.columns):
-                met = constraint.holds(table.numbers)
+                met = constraint.holds({name: priced.column(name) for name in constraint.columns})
                 if (good & ~met).any():
                     rejected[constraint.text] = int((good & ~met).sum())
                 good &= met
         objectives = self.space.spec.objectives
-        signed = [table.numbers[name] * (1.0 if way == "max" else -1.0) for name, way in objectives.items()]
-        values = np.array(signed).T.reshape(len(table.point), len(objectives))
-        where = np.nonzero(good)[0]
-        fronts = where[front(values[where])]
-        tops = where[best(values[where, -1], self.space.spec.top)]
+        count, where = len(priced.found.point), np.nonzero(good)[0]
+        values = np.empty((len(where), len(objectives)))
+        for k, (name, way) in enumerate(objectives.items()):
+            values[:, k] = priced.column(name)[where] * (1.0 if way == "max" else -1.0)
+        fronts, tops = front(values), best(values[:, -1], self.space.spec.top)
+        kept = np.unique(np.concatenate([fronts, tops]))
+        rows = dict(zip(kept.tolist(), priced.taken(where[kept]).table().rows(), strict=True))
         return Reduced(
-            chunk, len(table.point), int(good.sum()), rejected,
-            tuple((tuple(values[k].tolist()), table.row(int(k))) for k in fronts),
-            tuple((float(values[k, -1]), table.row(int(k))) for k in tops), b"" if write is None else write(table),
+            chunk, count, len(where), rejected, tuple((tuple(values[k].tolist()), rows[k]) for k in fronts.tolist()),
+            tuple((float(values[k, -1]), rows[k]) for k in tops.tolist()), b"" if write is None else write(priced.table()),
         )  # fmt: skip
 
 
@@ -277,7 +322,7 @@ def fitted_intervals(made: Pricer) -> dict[int, Fitted]:
         logs: dict[int, tuple[float, float]] = {}
         routings = space.routings or (space.combinations[combination].scenario.workload.routing,)
         names: tuple[str, ...] = ()
-        for where, of, part in made.grouped(combination, space.numbers(combination, values, routing)):
+        for where, of, part in made.grouped(combination, space.numbers(combination, values, routing), np.arange(len(routing))):
             priced = columns(of, part, routings).numbers
             names = names or share_names(priced, tuple(pool.name for pool in of.scenario.cluster.pools))
             for k, point in enumerate(where.tolist()):

@@ -11,7 +11,6 @@ from hwmodel.economics.energy import MATRIX, uses
 from hwmodel.economics.forms import IDLE, joules_per_flop
 from hwmodel.graph import OpGraph
 from hwmodel.hardware import Cluster, Pool
-from hwmodel.kernels import columns as c
 from hwmodel.kernels.sweep import FILLED, Uses
 from hwmodel.prices import Economics
 from hwmodel.sweep.numbers import Numbers
@@ -35,20 +34,18 @@ def pack_uses(graph: OpGraph, table: OpTable, cluster: Cluster, unique: Ints) ->
     """Name the sums that the kernel makes, and pack which columns of the ops that differ go into each."""
     slots: dict[Slot, int] = {}
     found: dict[tuple[int, int, int, int], float] = {}
-    rows = {int(p): int(where[c.ROW]) for group in table.groups for p, where in zip(group.rows, group.where, strict=True)}
-    row: dict[int, int] = {}
     for use in uses(graph, table, cluster):
         filled = FILLED.get(table.ops[use.position].kind)
         if filled is not None and use.column not in filled:
             continue
         into, spilled = (slots.setdefault((use.pool, part, use.per), len(slots)) for part in (use.part, use.spilled))
         u = int(unique[use.position])
-        row[u] = rows[use.position]
         key = (u, use.column, into, spilled)
         found[key] = found.get(key, 0.0) + use.times
-    op, column, slot, beyond = np.array(list(found), dtype=np.int64).reshape(-1, 4).T.copy()
-    at = np.array([row[u] for u in op.tolist()], dtype=np.int64)
-    return tuple(slots), Uses(op, column, slot, beyond, at, np.array(list(found.values())))
+    ordered = sorted(found)
+    op, column, slot, beyond = np.array(ordered, dtype=np.int64).reshape(-1, 4).T.copy()
+    at = np.searchsorted(op, np.arange(int(unique.max(initial=-1)) + 2))
+    return tuple(slots), Uses(at, column, slot, beyond, np.array([found[key] for key in ordered], dtype=np.float64))
 
 
 def power(pool: Pool, numbers: Numbers, prices: Economics) -> Power | None:

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernels import columns as c
-from hwmodel.kernels.resolve import resolve
+from hwmodel.kernels.strip import MOST_KNOWN
 from hwmodel.kernels.sweep import N_POOL, evaluate
 from hwmodel.routing import Routing
 from hwmodel.sweep.devices import host_s, varied
 from hwmodel.sweep.footprint import held
-from hwmodel.sweep.numbers import Numbers, parts_of, symbols_of
+from hwmodel.sweep.numbers import Numbers, parts_of, symbol_rows, symbols_of
 from hwmodel.sweep.spent import spent
-from hwmodel.sweep.structures import Laws, Structure, with_routing
+from hwmodel.sweep.structures import Structure, with_routing
 from hwmodel.timeline import periods, program, seconds
 from hwmodel.timing import Array, price
 
@@ -39,14 +39,20 @@ class Columns:
     reason: tuple[NDArray[np.int64], tuple[str, ...]]
     """Why not, the first reason; code 0 is none."""
 
+    def taken(self, where: NDArray[np.int64]) -> Columns:
+        """Those of some points."""
+        return Columns(
+            {name: column[where] for name, column in self.numbers.items()},
+            {name: (codes[where], words) for name, (codes, words) in self.codes.items()},
+            self.feasible[where], (self.reason[0][where], self.reason[1]),
+        )  # fmt: skip
+
 
 def columns(of: Structure, numbers: Numbers, routings: tuple[Routing, ...]) -> Columns:
     """Price all points of a structure."""
     scenario = of.scenario
     parts = parts_of(numbers, scenario, of.graph)
-    symbols = symbols_of(numbers, scenario, of.graph, of.table.symbols, parts)
-    host = host_s(numbers, scenario.cluster)
-    out = _priced(of, numbers, routings, parts, symbols, host)
+    out = _priced(of, numbers, routings, parts)
     found: dict[str, Array] = {}
     _step(of, numbers, parts, out, found)
     codes = {"bound": (out[2].astype(np.int64), of.names)}
@@ -67,38 +73,58 @@ def columns(of: Structure, numbers: Numbers, routings: tuple[Routing, ...]) -> C
     if of.sizes.expert_op >= 0:
         found["tokens_per_expert"], found["experts_hit"] = out[-2], out[-1]
     found |= spent(scenario, of.slots, out[at : at + of.sizes.slots], numbers, found)
-    reason = _feasible(of, numbers, symbols, found)
+    reason = _feasible(of, numbers, found)
     return Columns(found, codes, reason[0] == 0, reason)
 
 
-def resolved(laws: Laws, symbols: Array) -> Array:
-    """Sizes at every point, (points, sizes)."""
-    out = np.empty((len(symbols), 1, laws.unit.shape[1]))
-    resolve(symbols, laws.unit, laws.coefficient, laws.which, laws.power, laws.each, out)
-    return out[:, 0]
+_CALM = frozenset({
+    c.LAUNCH, c.RAMP, c.VECTOR, c.EXPONENTIALS, c.CACHE_BYTES, c.CACHE_BANDWIDTH, c.EXCHANGE,
+    *range(c.TIER, c.TIER + c.N_TIERS), *range(c.LINK, c.LINK + c.N_LINKS * c.LINK_WIDTH),
+})  # fmt: skip
+"""Numbers of a chip that do not move how long its cores compute a product."""
 
 
-def _priced(of: Structure, numbers: Numbers, routings: tuple[Routing, ...], parts: Array, symbols: Array, host: Array) -> Array:
+def _priced(of: Structure, numbers: Numbers, routings: tuple[Routing, ...], parts: Array) -> Array:
     """The kernel's columns, (columns, points)."""
-    at, over = varied(of.devices, numbers, of.scenario.cluster)
+    scenario, sizes = of.scenario, of.sizes
+    at, over = varied(of.devices, numbers, scenario.cluster)
     which = np.zeros(numbers.points, dtype=np.int64) if numbers.routing is None else numbers.routing
-    sizes = of.sizes
+    host = host_s(numbers, scenario.cluster)
     wide = 3 + N_POOL * sizes.pools + 2 * sizes.rows + sizes.lanes + sizes.slots + 2 * (sizes.expert_op >= 0)
-    out = np.empty((wide, numbers.points + PAD))[:, : numbers.points]
-    bins, logs = of.bins(routings)
-    sized = resolved(of.laws, symbols)
+    bins, logs, shares = of.bins(routings)
+    sized = of.laws.resolved(symbol_rows(numbers, scenario, of.graph, of.laws.symbols, parts))
     cuts = parts.astype(np.int64)
-    step = GENERAL if of.general or of.chain is None else numbers.points
-    priced, given = np.zeros((0, 0, c.N_OUT)), np.zeros((0, 2))
-    for start in range(0, numbers.points, max(step, 1)):
-        part = slice(start, start + step)
-        if of.general or of.chain is None:
-            priced, given = _general(of, symbols[part], at, over[:, part], cuts[part], which[part], routings)
+    still, keeps, most = _kept(of, at, sized)
+
+    def filled(part: slice, priced: Array, given: Array, out: Array) -> Array:
         evaluate(
-            of.ops, of.sums, of.uses, sizes, of.constant, sized[part], bins, logs, which[part], of.devices.base, at,
-            over[:, part], cuts[part], host[part], priced, given, out[:, part],
+            of.ops, of.sums, of.uses, of.way, sizes, of.constant, np.ascontiguousarray(sized[:, part]), bins, logs, shares,
+            which[part], of.devices.base, still, keeps, most, at, np.ascontiguousarray(over[:, part]), cuts[part], host[part],
+            priced, given, out,
         )  # fmt: skip
+        return out
+
+    if not of.general and of.chain is not None:
+        out = np.empty((wide, numbers.points + PAD))
+        return filled(slice(None), np.zeros((0, 0, c.N_OUT)), np.zeros((0, 2)), out)[:, : numbers.points]
+    out = np.empty((wide, numbers.points))
+    symbols = symbols_of(numbers, scenario, of.graph, of.table.symbols, parts)
+    for start in range(0, numbers.points, GENERAL):
+        part = slice(start, min(start + GENERAL, numbers.points))
+        priced, given = _general(of, symbols[part], at, over[:, part], cuts[part], which[part], routings)
+        out[:, part] = filled(part, priced, given, np.empty((wide, part.stop - start)))
     return out
+
+
+def _kept(of: Structure, at: NDArray[np.int64], sized: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """(rows of the device array whose cores are alike at all points, products that differ in their rows only, most rows)."""
+    still = np.ones(len(of.devices.base), dtype=np.int64)
+    still[[row for row, column in at.tolist() if column not in _CALM]] = 0
+    first, others = of.ops.slot[:, 0], of.ops.slot[:, 1:4]
+    keeps = (of.ops.kind == 0) & (others >= len(sized)).all(axis=1) & (still[of.ops.where[:, c.ROW]] == 1)
+    used = np.unique(first[keeps & (first < len(sized))])
+    most = sized[used].max(initial=1.0) if len(used) else 1.0
+    return still, keeps.astype(np.int64), int(min(most, MOST_KNOWN))
 
 
 def _general(
@@ -144,9 +170,7 @@ def _step(of: Structure, numbers: Numbers, parts: Array, out: Array, found: dict
     found["makespan_s"], found["micro_batches"], found["chips"] = out[1], parts, chips
 
 
-def _feasible(
-    of: Structure, numbers: Numbers, symbols: Array, found: dict[str, Array]
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _feasible(of: Structure, numbers: Numbers, found: dict[str, Array]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Write what lies where, and say for every point the first reason why it cannot run."""
     scenario = of.scenario
     words = ["", *of.reasons[:1]]
@@ -163,12 +187,12 @@ def _feasible(
             count = numbers.count(pool, scenario.cluster)
             say(f"pool {pool}: its chips are no multiple of {what} = {group}", count % group != 0)
     for pool, degree in of.stated:
-        own = symbols[:, of.table.symbols.index(f"{pool}.dp")]
+        own = symbol_rows(numbers, scenario, of.graph, (f"{pool}.dp",), np.ones(1))[0]
         say(f"pool {pool}: data degree {degree} is stated, but chips and other degrees leave another", own != degree)
     if not of.footprint.sizes:
         return reason, tuple(words)
-    whole = symbols_of(numbers, scenario, of.graph, of.table.symbols, np.ones(numbers.points))
-    sizes = np.ascontiguousarray(resolved(of.memory_laws, whole).T)
+    whole = np.ones(numbers.points)
+    sizes = of.memory_laws.resolved(symbol_rows(numbers, scenario, of.graph, of.memory_laws.symbols, whole))
     for feet in of.footprint.pools:
         weights, kv, activations = held(feet, sizes, numbers, scenario)
         share = numbers.reserves.get(feet.pool, scenario.cluster.pool(feet.pool).memory_reserve)

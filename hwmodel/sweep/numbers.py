@@ -49,6 +49,13 @@ class Numbers:
             None if self.routing is None else self.routing[where],
         )  # fmt: skip
 
+    def cuts(self, where: Ints) -> Numbers:
+        """What the number of micro-batches and the structure go by, of some points."""
+        batch = {key: values[where] for key, values in self.workload.items() if key == "batch"}
+        counts = {key: values[where] for key, values in self.counts.items()}
+        micro = None if self.micro_batches is None else self.micro_batches[where]
+        return Numbers(len(where), batch, counts, micro_batches=micro)
+
     def work(self, name: str, scenario: Scenario) -> Array:
         """A field of the workload."""
         found = self.workload.get(name)
@@ -83,18 +90,24 @@ def symbols_of(numbers: Numbers, scenario: Scenario, graph: OpGraph, names: tupl
     -------
     (points, names)
     """
-    found = np.empty((numbers.points, len(names)))
+    return np.ascontiguousarray(symbol_rows(numbers, scenario, graph, names, parts).T)
+
+
+def symbol_rows(numbers: Numbers, scenario: Scenario, graph: OpGraph, names: tuple[str, ...], parts: Array) -> Array:
+    """As `symbols_of`, with the points last: (names, points)."""
+    found = np.empty((len(names), numbers.points))
     workload = _workload(numbers, scenario, parts)
-    derived = {}
-    for pool in scenario.cluster.pools:
-        tp, cp, pp, ep, etp = (graph.degrees[f"{pool.name}.{kind}"] for kind in ("tp", "cp", "pp", "ep", "etp"))
-        dense, expert = tp * cp * pp, pp * (ep * etp if ep * etp > 1 else tp * cp)
-        if pool.name in numbers.counts:
-            count = numbers.counts[pool.name]
-            derived[f"{pool.name}.dp"] = np.maximum(1.0, np.floor(count / dense))
-            derived[f"{pool.name}.edp"] = np.maximum(1.0, np.floor(count / expert))
-    for column, name in enumerate(names):
-        found[:, column] = workload[name] if name in workload else derived.get(name, float(graph.degrees.get(name, 1)))
+    for row, name in enumerate(names):
+        if name in workload:
+            found[row] = workload[name]
+            continue
+        pool, _, kind = name.rpartition(".")
+        if kind in ("dp", "edp") and pool in numbers.counts:
+            tp, cp, pp, ep, etp = (graph.degrees[f"{pool}.{one}"] for one in ("tp", "cp", "pp", "ep", "etp"))
+            group = tp * cp * pp if kind == "dp" else pp * (ep * etp if ep * etp > 1 else tp * cp)
+            found[row] = np.maximum(1.0, np.floor(numbers.counts[pool] / group))
+        else:
+            found[row] = float(graph.degrees.get(name, 1))
     return found
 
 

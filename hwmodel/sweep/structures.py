@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.chain import Chain, chain, unchained
 from hwmodel.graph import Op, OpGraph
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.resolve import FACTORS, TERMS, resolve
-from hwmodel.kernels.sweep import KINDS, MEMORY, N_CONSTS, N_DIMS, Ops, Sizes, Sums, Uses
+from hwmodel.kernels.sizes import sizes_of
+from hwmodel.kernels.strip import KINDS, N_CONSTS, N_DIMS, Ops
+from hwmodel.kernels.sweep import COMPUTE, LINK, MEMORY, MOVES, OVERHEAD, Entries, Sizes, Sums, Uses
+from hwmodel.kernels.tokens import Way
 from hwmodel.partition.data import Data, data_degrees
 from hwmodel.placing import place
 from hwmodel.routing import Routing
@@ -29,8 +34,10 @@ Spec = tuple[int, float, int, int, int, int, tuple[int, ...], bool]
 
 @dataclass(frozen=True)
 class Laws:
-    """Dimensions to be resolved at every point, as `kernels.resolve` takes them; the first axis is one op."""
+    """Dimensions to be resolved at every point, as `kernels.sizes` takes them."""
 
+    symbols: tuple[str, ...]
+    """Those that some size depends on; `which` counts them."""
     unit: Array
     coefficient: Array
     which: Ints
@@ -38,12 +45,22 @@ class Laws:
     each: Ints
 
     @classmethod
-    def of(cls, dims: list[tuple[Array, ...]]) -> Laws:
-        """From packed dimensions."""
+    def of(cls, dims: list[tuple[Array, ...]], symbols: tuple[str, ...]) -> Laws:
+        """From packed dimensions in terms of `symbols`."""
         if not dims:
-            empty = np.zeros((1, 0, TERMS)), np.zeros((1, 0, TERMS, FACTORS), dtype=np.int64)
-            return cls(empty[0], empty[0], empty[1], empty[1], empty[1])
-        return cls(*(np.array(part)[None] for part in zip(*dims, strict=True)))
+            empty = np.zeros((0, TERMS)), np.zeros((0, TERMS, FACTORS), dtype=np.int64)
+            return cls((), empty[0], empty[0], empty[1], empty[1], empty[1])
+        unit, coefficient, which, power, each = (np.array(part) for part in zip(*dims, strict=True))
+        used = np.unique(which[which >= 0])
+        place = np.full(len(symbols) + 1, -1, dtype=np.int64)
+        place[used] = np.arange(len(used))
+        return cls(tuple(symbols[k] for k in used), unit, coefficient, place[which], power, each)
+
+    def resolved(self, symbols: Array) -> Array:
+        """Sizes at every point, (sizes, points); symbols : (symbols, points)."""
+        out = np.empty((len(self.unit), symbols.shape[1]))
+        sizes_of(symbols, self.unit, self.coefficient, self.which, self.power, self.each, out)
+        return out
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,7 @@ class Structure:
     ops: Ops
     sums: Sums
     uses: Uses
+    way: Way
     slots: tuple[Slot, ...]
     """Sums of what uses energy."""
     sizes: Sizes
@@ -83,15 +101,15 @@ class Structure:
     """Which of the ops that differ each op of the table is."""
     general: bool
     """Ops are priced by `timing.price`: some are corrected by measurements, or of a user's own kind."""
-    _bins: dict[int, tuple[Array, Array]] = field(default_factory=dict, repr=False, compare=False)
+    _bins: dict[int, tuple[Array, Array, Array]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def reached(self) -> Ints:
         """An op of the table for each of those that differ."""
         return np.unique(self.unique, return_index=True)[1]
 
-    def bins(self, routings: tuple[Routing, ...]) -> tuple[Array, Array]:
-        """Bins of every routing, (routings, bins, N_BINS, 2), and log1p(-p) of each."""
+    def bins(self, routings: tuple[Routing, ...]) -> tuple[Array, Array, Array]:
+        """Bins of every routing, (routings, bins, N_BINS, 2), log1p(-p) of each, and token-expert pairs of a token."""
         key = id(routings)
         if key not in self._bins:
             found = np.zeros((len(routings), 1 + len(self.specs), c.N_BINS, 2))
@@ -99,7 +117,7 @@ class Structure:
                 for number, spec in enumerate(self.specs):
                     found[index, number + 1] = routing.bins(*spec)
             with np.errstate(divide="ignore"):
-                self._bins[key] = found, np.log1p(-np.minimum(found[..., 0], 1.0))
+                self._bins[key] = found, np.log1p(-np.minimum(found[..., 0], 1.0)), found.prod(axis=-1).sum(axis=-1)
         return self._bins[key]
 
 
@@ -130,13 +148,13 @@ def structure(scenario: Scenario, ends: Ends | None = None) -> Structure:
     ops, sums = packed.ops(), packed.sums(order, blocks, scenario, names, rows)
     slots, uses = pack_uses(graph, table, scenario.cluster, packed.unique)
     sizes = Sizes(
-        len(order.lanes), int(blocks.alone), len(scenario.cluster.pools), order.stages, len(names), len(rows),
+        len(order.lanes), len(scenario.cluster.pools), order.stages, len(names), len(rows),
         packed.expert_op, int(scenario.workload.phase == "prefill"), ROUNDS, MANY_ROUNDS, len(slots),
     )  # fmt: skip
     return Structure(
-        scenario, graph, table, order, links, ops, sums, uses, slots, sizes, packed.laws(), packed.constant(),
+        scenario, graph, table, order, links, ops, sums, uses, blocks.way, slots, sizes, packed.laws(), packed.constant(),
         tuple(packed.specs), feet,
-        Laws.of(list(zip(*pack_dims(feet.sizes, column), strict=True)) if feet.sizes else []),
+        Laws.of(list(zip(*pack_dims(feet.sizes, column), strict=True)) if feet.sizes else [], table.symbols),
         devices(table, scenario.cluster, ends or {}), names, rows, reasons,
         _groups(scenario, graph), stated,
         packed.unique, general,
@@ -172,7 +190,7 @@ class _Packing:
     """Finds which ops of a table differ, and which sizes vary."""
 
     def __init__(self, graph: OpGraph, table: OpTable, general: bool, by_layer: bool) -> None:
-        self.graph, self.table = graph, table
+        self.graph, self.table, self.general = graph, table, general
         self.specs: dict[Spec, int] = {}
         self.dims: dict[tuple[bytes, ...], tuple[tuple[Array, ...], bool]] = {}
         self.rows: list[tuple[int, list[tuple[bytes, ...]], Array, Ints, int]] = []
@@ -214,7 +232,7 @@ class _Packing:
 
     def laws(self) -> Laws:
         """The sizes that vary."""
-        return Laws.of([self.dims[key][0] for key in self._ordered if self.dims[key][1]])
+        return Laws.of([self.dims[key][0] for key in self._ordered if self.dims[key][1]], self.table.symbols)
 
     def constant(self) -> Array:
         """Values of all sizes (those that vary: 0), and a zero for dimensions that a kind has not."""
@@ -238,35 +256,67 @@ class _Packing:
 
     def sums(self, order: Program, links: Chain, scenario: Scenario, names: tuple[str, ...], rows: tuple[str, ...]) -> Sums:
         """How they add up to a step."""
-        graph, table = self.graph, self.table
-        held: dict[tuple[int, int, int, int], float] = {}
+        graph, table, count = self.graph, self.table, len(self.rows)
         pools = [pool.name for pool in scenario.cluster.pools]
-        step, layer = np.zeros(len(self.rows)), dict[tuple[int, int], float]()
-        bound = np.full((len(self.rows), c.N_TIERS + 1), MEMORY, dtype=np.int64)
+        held, layer, block = (dict[tuple[int, int], float]() for _ in range(3))
+        rest = np.zeros(count)
+        bound = np.full((count, c.N_TIERS + 1), MEMORY, dtype=np.int64)
         for position, op in enumerate(table.ops):
             u = int(self.unique[position])
-            step[u] += graph.segment(op.segment).count * op.repeats.value({})
+            rest[u] += graph.segment(op.segment).count * op.repeats.value({})
             if op.segment in rows:
-                spot = (u, rows.index(op.segment))
-                layer[spot] = layer.get(spot, 0.0) + op.repeats.value({})
+                _more(layer, (u, rows.index(op.segment)), op.repeats.value({}))
             if op.kind in ("transfer", "load"):
                 continue
             for stage, counts in enumerate(stage_counts(graph)):
                 beside = int(lane_of(op, graph.overlap) != op.pool)
-                key = (u, pools.index(op.pool), stage, beside)
-                held[key] = held.get(key, 0.0) + executions(graph, op, counts)
+                times = executions(graph, op, counts)
+                _more(held, (u, (pools.index(op.pool) * order.stages + stage) * 2 + beside), times)
+                rest[u] -= times
             for slot in range(-1, c.N_TIERS):
                 of = [tier.tier for tier in scenario.cluster.pool(op.pool).chip.memory if tier.cache == (slot < 0)]
                 if max(slot, 0) < len(of):
                     bound[u, slot + 1] = names.index(f"memory:{of[max(slot, 0)]}")
-        keys = np.array(list(held), dtype=np.int64).reshape(-1, 4)
-        at = np.array(list(layer), dtype=np.int64).reshape(-1, 2)
-        tasks = order.order
+        for u in np.nonzero(np.abs(rest) > 1e-9)[0].tolist():
+            held[u, 2 * len(pools) * order.stages] = float(rest[u])
+        for task, times in enumerate(order.repeats.tolist()):
+            into = int(np.searchsorted(links.blocks, task, side="right")) - 1
+            _more(block, (int(self.unique[order.order[task]]), into), times)
         return Sums(
-            self.unique[tasks], order.repeats, links.blocks, links.first, links.lane, links.segment, links.stage, links.count,
-            links.inner, links.edge, links.own, keys[:, 0].copy(), keys[:, 1].copy(), keys[:, 2].copy(), keys[:, 3].copy(),
-            np.array(list(held.values())), step, bound, at[:, 0].copy(), at[:, 1].copy(), np.array(list(layer.values())),
+            _entries(block, count), _lanes(links, order.stages), _entries(held, count), _entries(layer, count), bound,
+            self._wanted(bound, len(names)),
         )  # fmt: skip
+
+    def _wanted(self, bound: Ints, names: int) -> NDArray[np.bool_]:
+        """Which names an op may be bound by."""
+        found = np.zeros((len(self.rows), names), dtype=bool)
+        for u, (kind, _, _, where, _) in enumerate(self.rows):
+            own = [LINK, OVERHEAD] if MOVES[kind] else [
+                COMPUTE, OVERHEAD, *bound[u, [0, 1 + where[c.WEIGHT_TIER], 1 + where[c.CACHE_TIER]]].tolist(),
+            ]  # fmt: skip
+            found[u, range(names) if self.general else own] = True
+        return found
+
+
+def _more(found: dict[tuple[int, int], float], key: tuple[int, int], times: float) -> None:
+    found[key] = found.get(key, 0.0) + times
+
+
+def _entries(found: Mapping[tuple[int, int], float], count: int) -> Entries:
+    """Entries from times by (op, sum)."""
+    ordered = sorted(found)
+    at = np.searchsorted(np.array([op for op, _ in ordered], dtype=np.int64), np.arange(count + 1))
+    into = np.array([into for _, into in ordered], dtype=np.int64)
+    return Entries(at, into, np.array([found[key] for key in ordered], dtype=np.float64))
+
+
+def _lanes(of: Chain, stages: int) -> Entries:
+    """Which blocks every lane of every stage runs, and in how many layers of a step."""
+    found: dict[tuple[int, int], float] = {}
+    for run, segment in enumerate(of.segment.tolist()):
+        for block in range(of.first[segment], of.first[segment + 1]):
+            _more(found, (int(of.stage[run]) * of.lanes + int(of.lane[block]), block), float(of.count[run]))
+    return _entries(found, stages * of.lanes)
 
 
 _NUMBERS = frozenset({0, 2, 3, 4, 5})
