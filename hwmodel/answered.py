@@ -46,20 +46,23 @@ class Answered:
 
     def _repr_html_(self) -> str:
         """Single values, and the first rows of the first table; every text is escaped."""
-        found = self.to_dict()
-        single = {name: value for name, value in _flat(found).items() if isinstance(value, str | int | float) and value != ""}
-        parts = ["<table>", *(f"<tr><th>{escape(name)}</th><td>{_text(value)}</td></tr>" for name, value in single.items())]
-        parts.append("</table>")
-        names = self.tables()
-        if names:
-            columns = {key: values for key, values in self.columns().items() if not isinstance(values[0], dict | list)}
-            head = "".join(f"<th>{escape(key)}</th>" for key in columns)
-            count = len(found[names[0]])
-            rows = ["".join(f"<td>{_text(values[n])}</td>" for values in columns.values()) for n in range(min(count, ROWS))]
-            more = f" ({ROWS} of {count} rows)" if count > ROWS else ""
-            parts += [f"<p>{escape(names[0])}{more}</p><table><tr>{head}</tr>"]
-            parts += [*(f"<tr>{row}</tr>" for row in rows), "</table>"]
-        return "".join(parts)
+        found, names = self.to_dict(), self.tables()
+        columns = self.columns() if names else {}
+        return html_table(_flat(found), names[0] if names else "", columns, len(found[names[0]]) if names else 0)
+
+
+def html_table(single: Mapping[str, Any], title: str, columns: Mapping[str, list[Any]], count: int) -> str:
+    """Single values and the first rows of a table of `count` rows; what is neither text nor number is left out."""
+    values = {name: value for name, value in single.items() if isinstance(value, str | int | float) and value != ""}
+    parts = ["<table>", *(f"<tr><th>{escape(name)}</th><td>{_text(value)}</td></tr>" for name, value in values.items())]
+    parts.append("</table>")
+    if title:
+        shown = {key: own for key, own in columns.items() if not isinstance(own[0], dict | list)}
+        head = "".join(f"<th>{escape(key)}</th>" for key in shown)
+        rows = ["".join(f"<td>{_text(own[n])}</td>" for own in shown.values()) for n in range(min(count, ROWS))]
+        more = f" ({ROWS} of {count} rows)" if count > ROWS else ""
+        parts += [f"<p>{escape(title)}{more}</p><table><tr>{head}</tr>", *(f"<tr>{row}</tr>" for row in rows), "</table>"]
+    return "".join(parts)
 
 
 def _is_table(value: Any) -> bool:

@@ -324,7 +324,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @cli.command("schema")
-@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "sweep", "calibration", "stack"]))
+@click.argument("kind", type=click.Choice(["chip", "model", "scenario", "sweep", "calibration", "stack", "notes"]))
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     from hwmodel.schemas import schema
@@ -338,23 +338,40 @@ def schema_command(kind: str) -> None:
     "--kind",
     required=True,
     help="layers, roofline, memory, timeline, batch (tokens per expert) or tornado; of a sweep's "
-    "FILE.csv pareto, heatmap or xy.",
+    "FILE.csv or .parquet pareto, heatmap, xy or layers; of a simulation over_time, percentiles or xy.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Picture to write (.png, .svg, .pdf).")
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
-@click.option("--beside", metavar="CHIP", multiple=True, help="Also the experts on this chip (--kind batch).")
-@click.option("--x", default="", metavar="COL", help="Of a sweep: the column across.")
-@click.option("--y", default="", metavar="COL", help="Of a sweep: the column up.")
+@click.option(
+    "--beside",
+    metavar="CHIP|FILE",
+    multiple=True,
+    help="Also the experts on this chip (--kind batch), or the points of this file.",
+)
+@click.option("--over", metavar="PATH=LOW..HIGH", help="Layers along a number of the scenario (--kind layers).")
+@click.option("--where", metavar="COMPARISON", multiple=True, help="Of a sweep: only points such as workload.context==1024.")
+@click.option("--x", default="", metavar="COL", help="Of a sweep or simulation: the column across.")
+@click.option("--y", default="", metavar="COL", help="Of a sweep or simulation: the column up.")
 @click.option("--by", default="", metavar="COL", help="Of a sweep: the column of words that colours.")
 def plot_command(
-    scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, beside: tuple[str, ...], x: str, y: str,
-    by: str, **options: Any,
+    scenario: str | None, settings: tuple[str, ...], kind: str, out: Path, ideal: bool, beside: tuple[str, ...],
+    over: str | None, where: tuple[str, ...], x: str, y: str, by: str, **options: Any,
 ) -> int:  # fmt: skip
-    """Draw a picture of a run, or of a sweep's FILE.csv."""
-    if scenario is not None and scenario.endswith(".csv"):
+    """Draw a picture of a run, of a sweep's FILE.csv or FILE.parquet, or of what `simulate --out` left: DIR/simulate.json."""
+    if scenario is not None and scenario.endswith((".csv", ".parquet")):
         from hwmodel.cli_sweep import plot_points
 
-        return plot_points(Path(scenario), kind, out, x, y, by)
+        return plot_points((scenario, *beside), kind, out, (x, y, by), where)
+    if scenario is not None and scenario.endswith(".json"):
+        from hwmodel.cli_simulate import plot_simulation
+        from hwmodel.report.serving_page import is_simulation
+
+        if is_simulation(scenario):
+            return plot_simulation(Path(scenario), kind, out, x, y)
+    if over:
+        from hwmodel.cli_sweep import plot_over
+
+        return plot_over(scenario, settings, over, kind, out)
     from hwmodel import plot_optimize
     from hwmodel.plot import KINDS
     from hwmodel.run import run

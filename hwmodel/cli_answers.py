@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.argument("scenario")
-@click.option("--op", "of", help="An op or layer by name, or step, tpot, throughput, cost, energy, memory:POOL:TIER.")
+@click.option(
+    "--op",
+    "of",
+    help="An op or layer by name, or step, tpot, throughput, cost, energy, memory:POOL:TIER, pool:POOL, link:POOL>POOL.",
+)
 @set_option
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
 @json_option
@@ -47,21 +51,33 @@ def explain_command(scenario: str, of: str | None, settings: tuple[str, ...], id
 @click.option("--html", "out", required=True, type=click.Path(path_type=Path), help="Page to write.")
 @set_option
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
-def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: bool) -> int:
-    """Write one self-contained page about SCENARIO, or about an answer that `run --json` saved."""
+@click.option("--against", "others", metavar="SCENARIO", multiple=True,
+              help="Also draw its front over tokens/s/user, and where the two cross; repeatable.")  # fmt: skip
+def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: bool, others: tuple[str, ...]) -> int:
+    """Write one self-contained page about SCENARIO, or about an answer that `run --json` or `simulate --json` saved.
+
+    --set holds for SCENARIO, not for those it is set against.
+    """
     from hwmodel.report.html import write_html
     from hwmodel.report.page import page_from, page_of
 
     listen()
     if scenario.endswith(".json"):
-        if settings or ideal:
-            raise click.UsageError("a saved answer cannot be changed; give the scenario with --set or --ideal")
+        if settings or ideal or others:
+            raise click.UsageError("a saved answer cannot be asked again; give the scenario with --set, --ideal or --against")
+        from hwmodel.report.serving_page import is_simulation, write_simulation
+
+        if is_simulation(scenario):
+            write_simulation(scenario, out)
+            say(f"wrote {out}")
+            return 0
         page = page_from(scenario)
     else:
         question = asked(scenario, settings, {})
         from hwmodel.run import run
+        from hwmodel.scenario import load_scenario
 
-        page = page_of(run(question, ideal=ideal))
+        page = page_of(run(question, ideal=ideal), [load_scenario(name) for name in others])
     write_html(page, out)
     say(f"wrote {out}")
     return 0 if page.answer["feasible"] else INFEASIBLE
@@ -82,35 +98,31 @@ def compare_command(
 ) -> int:  # fmt: skip
     """Set answers side by side, and find the interactivity, or the value of a number, at which the cheaper one changes.
 
-    Of scenarios, of answers that `run --json` saved, and of points that `sweep --out FILE.csv` wrote. --set holds for every
-    scenario named. A pool that only some of them have is changed in those.
+    Of scenarios, of answers that `run --json` saved, and of points that `sweep --out FILE` wrote (.csv or .parquet). --set
+    holds for every scenario named. A pool that only some of them have is changed in those.
     """
     start()
-    if any(name.endswith(".csv") for name in names):
-        if settings or each or slo or best or axes:
-            raise click.UsageError("points of a sweep cannot be asked again; leave out all options but --json")
-        _compare_points(names, as_json)
-        return 0
-    saved = [name for name in names if name.endswith(".json")]
-    if saved and (each or slo or axes):
-        raise click.UsageError(f"{saved[0]} is a saved answer, which cannot be asked again; name its scenario instead")
-    from hwmodel.along import along, at_target
     from hwmodel.axis import TPOT, axis, question, tpot_target
-    from hwmodel.compare import compare
+    from hwmodel.compare.along import along, at_target
+    from hwmodel.compare.answer import compare
     from hwmodel.report.page import page_from
+    from hwmodel.sweep.read import is_points
 
+    done = [name for name in names if name.endswith(".json") or is_points(name)]
+    if done and (each or slo or best or axes):
+        raise click.UsageError(f"{done[0]} cannot be asked again; leave out --each, --slo, --best and --over")
     target, numbers = tpot_target(slo) if slo else None, [axis(text) for text in axes]
     if best and target is None and (not numbers or any(one.path != TPOT for one in numbers)):
         raise click.UsageError("--best looks for the cheapest plan within a target: give one with --slo tpot=TIME")
-    questions = {name: [question(name, settings)] for name in names if name not in saved}
+    questions = {name: [question(name, settings)] for name in names if name not in done}
     if each:
         questions = {name: one[0].each(axis(each)) for name, one in questions.items()}
     every = [one for some in questions.values() for one in some]
     over = [along(every, one, target, best=best) for one in numbers]
     ready = {name: [at_target(one.scenario(), target, best=best) for one in some] for name, some in questions.items()}
-    asked_: list[Scenario | Mapping[str, Any]] = []
+    asked_: list[Scenario | Mapping[str, Any] | Path] = []
     for name in names:
-        asked_ += ready[name] if name in ready else [page_from(name).answer]
+        asked_ += ready[name] if name in ready else [Path(name) if is_points(name) else page_from(name).answer]
     found = compare(asked_, over)
     if as_json:
         json_out(found.to_dict())
@@ -142,30 +154,3 @@ def cost_command(scenario: str, settings: tuple[str, ...], prefill: str | None, 
 
         show(cost_answer(found))
     return 0 if found.feasible else INFEASIBLE
-
-
-def _compare_points(names: tuple[str, ...], as_json: bool) -> None:
-    """Files of points, and scenarios beside them."""
-    from hwmodel.compare_points import compare_points
-
-    found = compare_points(names)
-    if as_json:
-        json_out(found)
-        return
-    from hwmodel.report.tables import table
-
-    rows = [tuple(_cell(row[name]) for name in found["columns"]) for row in found["rows"]]
-    show(table("", tuple(found["columns"]), rows, 3))
-    for verdict in found["verdicts"]:
-        beyond = "beyond their ranges" if verdict["beyond_ranges"] else "within their ranges"
-        say(f"{verdict['quicker']} is {verdict['ratio']:.3g} times as quick as {verdict['slower']}, {beyond}")
-    for crossing in found["crossovers"]:
-        before, behind = crossing["between"]
-        ends = f"({crossing['low']:.4g} to {crossing['high']:.4g})"
-        say(f"{crossing['y']} over {crossing['x']}: {behind} overtakes {before} at {crossing['at']:.4g} {ends}")
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

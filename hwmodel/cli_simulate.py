@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 )
 @click.option("--trace", type=click.Path(path_type=Path), help="File of requests; those of the scenario when absent.")
 @click.option("--format", "format_", default="", help="Format of the trace; found from its columns when absent.")
-@click.option("--columns", default="", metavar="A,B,C", help="Columns of a CSV: arrival (s), prompt, output[, session].")
+@click.option(
+    "--columns", default="", metavar="A,B,C", help="Columns of a CSV: arrival (s), prompt, output[, session[, class]]."
+)
 @click.option("--requests", "count", type=click.IntRange(1), help="Only the first so many.")
 @click.option("--rate", type=click.FloatRange(1e-6, 1e6), default=1.0, help="Scale the arrival rate.")
-@click.option("--slo", default="", metavar="TTFT=1s,TPOT=20ms", help="Targets of a request: ttft, tpot, e2e.")
+@click.option("--slo", "slos", multiple=True, metavar="[CLASS:]TTFT=1s,TPOT=20ms",
+              help="Targets of a request: ttft, tpot, e2e; of a class, its own.")  # fmt: skip
+@click.option("--bands", default="", metavar="SHORT=1000,LONG", help="Classes by most tokens of a prompt; the last one open.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the scenario's own requests.")
 @click.option("--find", "what", type=click.Choice(["chips", "rate", "ratio"]),
               help="Fewest chips, highest rate, or cheapest mix of prefill and decode instances.")  # fmt: skip
@@ -34,10 +38,11 @@ if TYPE_CHECKING:
     "--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Of a search: seeds whose requests it serves."
 )
 @json_option
-@click.option("--out", type=click.Path(path_type=Path), help="Folder: answer, row per request, plots, trace.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder: answer, row per request, plots, trace, page.")
 def simulate_command(
     scenario: str, settings: tuple[str, ...], trace: Path | None, format_: str, columns: str, count: int | None, rate: float,
-    slo: str, seed: int | None, what: str | None, good: str, seeds: int, as_json: bool, out: Path | None,
+    slos: tuple[str, ...], bands: str, seed: int | None, what: str | None, good: str, seeds: int, as_json: bool,
+    out: Path | None,
 ) -> int:  # fmt: skip
     """Serve a trace of requests with SCENARIO: latencies, goodput, utilisation, cost."""
     start()
@@ -45,13 +50,10 @@ def simulate_command(
     from hwmodel.serve.search import find
     from hwmodel.serve.simulate import answer, load_service
 
-    service = load_service(scenario, settings)
+    service, limits = _asked(load_service(scenario, settings), slos, bands)
     works = _requests(service, trace, format_, columns, seed, seeds if what else 1)
     works = [work.first(count) for work in works] if count is not None else works
     works = [work.scaled(rate) for work in works] if rate != 1 else works
-    from hwmodel.axis import targets
-
-    limits = targets(slo, "ttft", "tpot", "e2e") if slo else None
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     share = _share(good)
@@ -72,10 +74,36 @@ def simulate_command(
     return INFEASIBLE if short else 0
 
 
+def _asked(service: Service, slos: tuple[str, ...], bands: str) -> tuple[Service, dict[str, float] | None]:
+    """The service with the classes that the options make, and the targets of all requests; None for the scenario's."""
+    from hwmodel.axis import targets
+    from hwmodel.serve.spec import ClassSpec, Slo
+
+    classes, limits = dict(service.serving.classes), None
+    if bands:
+        classes = {}
+        for part in bands.split(","):
+            name, _, most = (piece.strip() for piece in part.partition("="))
+            if not name or name in classes or (most and not most.isdecimal()):
+                raise click.UsageError(f"--bands: expected NAME=TOKENS,...,NAME, such as short=1000,long; got '{bands}'")
+            classes[name] = ClassSpec(prompt=int(most) if most else None)
+    for text in slos:
+        name, colon, own = text.rpartition(":")
+        found = targets(own, "ttft", "tpot", "e2e")
+        if colon:
+            known = classes.get(name.strip(), ClassSpec())
+            new = Slo.model_validate({key: f"{limit!r} s" for key, limit in found.items()})
+            slo = known.slo.model_copy(update={key: getattr(new, key) for key in new.model_fields_set})
+            classes[name.strip()] = known.model_copy(update={"slo": slo})
+        else:
+            limits = found
+    return service.classed(classes), limits
+
+
 def _requests(service: Service, trace: Path | None, format_: str, columns: str, seed: int | None, seeds: int) -> list[Requests]:
     """Those of a trace, or the scenario's own under so many seeds."""
     from hwmodel.serve.readers import recorded
-    from hwmodel.serve.simulate import foreseen, requests_of
+    from hwmodel.serve.simulate import ready, requests_of
 
     if trace is None:
         if format_ or columns:
@@ -86,7 +114,7 @@ def _requests(service: Service, trace: Path | None, format_: str, columns: str, 
     if seed is not None:
         raise click.UsageError("--seed is of the scenario's own requests; a trace has none")
     names = tuple(part.strip() for part in columns.split(",")) if columns else ()
-    return [foreseen(service, recorded(trace, format_, names))]
+    return [ready(service, recorded(trace, format_, names))]
 
 
 def _share(text: str) -> float:
@@ -112,6 +140,10 @@ def _write(found: Answer, told: dict[str, Any], out: Path) -> None:
     names = ["simulate.json", "requests.csv"]
     if found.run.finished.any():
         names += _draw(found, out)
+    from hwmodel.report.serving_page import write_simulation
+
+    write_simulation(out / "simulate.json", out / "report.html")
+    names.append("report.html")
     for name in names:
         say(f"wrote {out / name}")
 
@@ -120,15 +152,51 @@ def _draw(found: Answer, out: Path) -> list[str]:
     """Time series, percentile curves, and a window as a Chrome trace; the names of the files."""
     import json
 
+    import numpy as np
+
     from hwmodel.plot_serving import draw_over_time, draw_percentiles
+    from hwmodel.report.files import csv_text
     from hwmodel.report.serving_trace import serving_trace, window
     from hwmodel.serve.metrics import latencies, over_time
 
-    name, source = found.service.scenario.name, found.run.requests.source
-    draw_over_time(over_time(found.run), out / "over_time.png", f"Load over time: {name}", source)
+    name, source, series = found.service.scenario.name, found.run.requests.source, over_time(found.run)
+    draw_over_time(series, out / "over_time.png", f"Load over time: {name}", source)
+    columns = np.broadcast_arrays(*series.values())
+    states = [dict(zip(series, row, strict=True)) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    (out / "over_time.csv").write_text(csv_text(states), encoding="utf-8")
     draw_percentiles(
         latencies(found.run, found.slo), out / "percentiles.png", f"Percentiles: {name}", found.run.requests.source
     )
     told = serving_trace(found.run, *window(found.run))
     (out / "trace.json").write_text(json.dumps(told, separators=(",", ":")) + "\n", encoding="utf-8")
-    return ["over_time.png", "percentiles.png", "trace.json"]
+    return ["over_time.csv", "over_time.png", "percentiles.png", "trace.json"]
+
+
+def plot_simulation(answer: Path, kind: str, out: Path, x: str, y: str) -> int:
+    """Draw a saved simulation: load over time, percentiles of columns of its requests, or one column over another."""
+    from hwmodel.plot_serving import draw_over_time, draw_percentiles, draw_scatter
+    from hwmodel.report.serving_files import saved_columns
+    from hwmodel.spec.errors import did_you_mean
+
+    kinds = ("over_time", "percentiles", "xy")
+    if kind not in kinds:
+        raise click.UsageError(f"unknown kind of plot '{kind}' of a simulation{did_you_mean(kind, kinds)}; {', '.join(kinds)}")
+    if kind == "over_time":
+        draw_over_time(saved_columns(answer.with_name("over_time.csv")), out, "Load over time", answer.name)
+        say(f"wrote {out}")
+        return 0
+    columns = saved_columns(answer.with_name("requests.csv"))
+    numbers = [name for name, values in columns.items() if values.dtype.kind == "f"]
+    names = [name for name in (x, y) if name] or (["ttft_s", "tpot_s"] if kind == "percentiles" else [])
+    wrong = next((name for name in names if name not in numbers or (kind == "percentiles" and not name.endswith("_s"))), None)
+    if wrong or (kind == "xy" and len(names) < 2):
+        known = ", ".join(name for name in numbers if kind == "xy" or name.endswith("_s"))
+        said = f"'{wrong}' is none" if wrong else "two are needed"
+        raise click.UsageError(f"--x and --y name columns of requests.csv, {said}: {known}")
+    if kind == "xy":
+        draw_scatter(columns, names[0], names[1], out, answer.name)
+    else:
+        values = {name.removesuffix("_s").upper(): columns[name] for name in names}
+        draw_percentiles(values, out, "Percentiles", answer.name)
+    say(f"wrote {out}")
+    return 0

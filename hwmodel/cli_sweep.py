@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -49,16 +50,36 @@ def sweep_command(sweep: str, out: Path | None, jobs: int | None, address: str, 
     return 0 if found.feasible else INFEASIBLE
 
 
-def plot_points(path: Path, kind: str, out: Path, x: str, y: str, by: str) -> int:
-    """Draw the points of a sweep's file; say where fronts cross."""
+def plot_points(names: Sequence[str], kind: str, out: Path, columns: tuple[str, str, str], where: Sequence[str]) -> int:
+    """Draw the points of sweeps' files, x, y and by being `columns`; say where fronts cross."""
     from hwmodel.plot_sweep import KINDS
     from hwmodel.spec.errors import did_you_mean
-    from hwmodel.sweep.read import read_points
+    from hwmodel.sweep.read import Points
 
     if kind not in KINDS:
         raise click.UsageError(f"unknown kind of plot '{kind}' of a sweep{did_you_mean(kind, KINDS)}")
-    for crossing in KINDS[kind](read_points(path), out, x, y, by):
+    files = [Points(Path(name)) for name in names]
+    for points in files:
+        points.only(where)
+    for crossing in KINDS[kind](files, out, *columns):
         ends = f"({crossing.low:.4g} to {crossing.high:.4g})"
         say(f"{crossing.between[1]} overtakes {crossing.between[0]} at {crossing.at:.4g} {ends}")
     say(f"wrote {out}")
     return 0
+
+
+def plot_over(scenario: str | None, settings: Sequence[str], over: str, kind: str, out: Path) -> int:
+    """Draw the layers of a scenario along a number of it."""
+    if scenario is None or kind != "layers":
+        raise click.UsageError("--over goes with a scenario and --kind layers")
+    start()
+    from hwmodel.axis import axis, question, unknown_pool
+    from hwmodel.plot_along import layers
+    from hwmodel.run import run
+
+    asked, along = question(scenario, settings), axis(over)
+    unknown_pool([asked], along.path)
+    results = [run(asked.scenario([f"{along.path}={text}"]), ranges=False) for text in along.values]
+    layers(results, along, out)
+    say(f"wrote {out}")
+    return 0 if all(result.feasible for result in results) else INFEASIBLE

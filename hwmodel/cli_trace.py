@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 @click.command("trace")
 @click.argument("source", metavar="FILE|SCENARIO")
 @click.option("--format", "format_", default="", help="Format of the file; found from its columns when absent.")
-@click.option("--columns", default="", metavar="A,B,C", help="Columns of a CSV: arrival (s), prompt, output[, session].")
+@click.option(
+    "--columns", default="", metavar="A,B,C", help="Columns of a CSV: arrival (s), prompt, output[, session[, class]]."
+)
 @click.option("--on", "scenario", metavar="SCENARIO", help="Instance that prices KV; a SCENARIO's own, else two Rubin.")
 @click.option("--start-rate", type=click.FloatRange(1e-6, 1e6), help="Begin the sessions at random, so many a second.")
 @json_option
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the answer and the picture.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the answer and the pictures.")
 def trace_command(
     source: str, format_: str, columns: str, scenario: str | None, start_rate: float | None, as_json: bool, out: Path | None
 ) -> int:
     """Describe a trace: lengths, sessions, hit rates of caches by size and timeout, what foreseeing returns is worth."""
     start()
-    from hwmodel.serve.overview import over_timeout, overview
+    from hwmodel.serve.overview import overview
     from hwmodel.serve.simulate import load_service
     from hwmodel.serve.synthetic import started
 
@@ -52,13 +54,26 @@ def trace_command(
 
         (out / "trace.json").write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         say(f"wrote {out / 'trace.json'}")
-        curve = over_timeout(trace)
-        if curve is not None:
-            from hwmodel.plot_serving import draw_timeouts
-
-            draw_timeouts({trace.requests.source: curve}, out / "timeouts.png")
-            say(f"wrote {out / 'timeouts.png'}")
+        for name in _draw(trace, out):
+            say(f"wrote {out / name}")
     return 0
+
+
+def _draw(trace: Trace, out: Path) -> list[str]:
+    """Arrivals, lengths, and where the trace says which prompts are alike, reuse; the names of the files."""
+    from hwmodel.plot_serving import draw_arrivals, draw_lengths, draw_reuse, draw_timeouts
+    from hwmodel.serve.overview import over_size, over_timeout
+    from hwmodel.serve.profile import arrivals_over_time, lengths, pauses_s
+
+    source = trace.requests.source
+    draw_arrivals(arrivals_over_time(trace.requests), out / "arrivals.png", source)
+    draw_lengths(lengths(trace.requests), out / "lengths.png", source)
+    times, sizes = over_timeout(trace), over_size(trace)
+    if times is None or sizes is None:
+        return ["arrivals.png", "lengths.png"]
+    draw_reuse(sizes, pauses_s(trace), out / "reuse.png", source)
+    draw_timeouts({source: times}, out / "timeouts.png")
+    return ["arrivals.png", "lengths.png", "reuse.png", "timeouts.png"]
 
 
 def _recorded(source: str, format_: str, columns: str) -> Trace:

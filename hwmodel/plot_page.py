@@ -37,9 +37,16 @@ FIXED: dict[str, dict[str, str | None]] = {
 
 @contextmanager
 def page(
-    path: str | Path, title: str, what: str, foot: str, size: tuple[float, float], panels: int = 1, **options: Any
+    path: str | Path,
+    title: str,
+    what: str,
+    foot: str,
+    size: tuple[float, float],
+    panels: int = 1,
+    rows: int = 1,
+    **options: Any,
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure with panels side by side under a title, above a footer; written to `path` when the block ends.
+    """A figure with rows of panels under a title, above a footer; written to `path` when the block ends.
 
     size : width, height in inches. InputError for a suffix that no picture is written in.
     """
@@ -57,5 +64,5 @@ def page(
         figure.text(0.012, 1 - 0.10 / size[1], title, size=12, weight="bold", va="top", color=INK)
         figure.text(0.012, 1 - 0.36 / size[1], what, size=9.5, va="top", color=SOFT)
         figure.text(0.012, 0.09 / size[1], foot, size=8, color=SOFT)
-        yield figure, list(figure.subplots(1, panels, squeeze=False, **options).flat)
+        yield figure, list(figure.subplots(rows, panels, squeeze=False, **options).flat)
         figure.savefig(target, metadata=FIXED[target.suffix.lower()])

@@ -1,15 +1,18 @@
-"""Pictures of a sweep, from the columns of its file: fronts with crossovers, heat maps of what bounds, any two columns."""
+"""Pictures of sweeps, from the columns of their files: fronts with crossovers, what bounds where, any two columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hwmodel.crossover import Crossing, crossings
-from hwmodel.plot_page import CYCLE, INK, SOFT, page
+from hwmodel.compare.crossing import Crossing, crossings
+from hwmodel.plot_axes import RATES, cells, label_of, labelled, named, scaled
+from hwmodel.plot_page import BLUE, CYCLE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, SOFT, YELLOW, page
 from hwmodel.sweep.pareto import front
 from hwmodel.sweep.read import Points
 from hwmodel.timing import Array, Ints
@@ -17,139 +20,281 @@ from hwmodel.timing import Array, Ints
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-USER, CHIP = "tokens_per_s_per_user", "tokens_per_s_per_chip"
-SHOWN = {
-    USER: "Tokens/s per user",
-    CHIP: "Tokens/s per chip",
-    "tpot_s": "TPOT (s)",
-    "usd_per_million_tokens": "USD per million tokens",
-}
-SIZE = (8.0, 5.2)
+USER, CHIP, COST = *RATES, "usd_per_million_tokens"
+SIZE = (8.6, 5.4)
 """Width and height of a picture, inches."""
-MOST_LABELS = 6
-"""Points of a front that are labelled."""
+MOST_LABELS, MOST_ROWS, MOST_PRICES = 6, 4, 3
+"""Points of a front that are labelled; kinds of layers that are drawn; prices of a chip that iso-cost lines are drawn for."""
+FEW_CELLS = 32
+"""Cells across up to which they are set apart by lines."""
+DASHES = ("-", "--", ":", "-.")
+Found = list[Crossing]
 
 
-def parts_of(points: Points, by: str) -> dict[str, Ints]:
-    """Indices of the points of every value of a column of words; all of them where there is none."""
-    if by not in points.columns:
-        return {points.name: np.arange(len(points.number("point")))}
-    words = points.words(by)
-    return {word: np.array([k for k, own in enumerate(words) if own == word]) for word in sorted(set(words))}
+@dataclass(frozen=True)
+class Part:
+    """Points that are drawn alike."""
+
+    label: str
+    points: Points
+    where: Ints
+    colour: str
+    dash: str = "-"
+
+    def number(self, name: str) -> Array:
+        """Their values in a column."""
+        return self.points.number(name)[self.where]
 
 
-def draw_pareto(points: Points, path: str | Path, x: str = "", y: str = "", by: str = "") -> list[Crossing]:
-    """The fronts of every plan (or of the column `by`), y over x, with the points where they cross; those come back."""
-    x, y = x or USER, y or CHIP
-    by = by or next((name for name in ("scenario", "plan", "cluster.pools.gpu.chip") if name in points.columns), "")
-    across, up = points.number(x), points.number(y)
-    lines: dict[str, tuple[Array, Array]] = {}
-    with page(path, points.name, f"Pareto front of {y} against {x}", "", SIZE) as (_, [axes]):
-        for (label, where), colour in zip(parts_of(points, by).items(), CYCLE * 20, strict=False):
-            best = where[front(np.array([across[where], up[where]]).T)]
-            best = best[np.argsort(across[best])]
-            lines[label] = across[best], up[best]
-            axes.plot(across[best], up[best], color=colour, marker="o", markersize=3, linewidth=1.2, label=label)
-            _label(axes, points, best, across, up, colour)
-        found = crossings(lines)
-        for crossing in found:
-            axes.plot([crossing.at], [crossing.value], marker="X", color=INK, markersize=9, zorder=5)
-            axes.annotate(f"{crossing.at:.3g}", (crossing.at, crossing.value), (6, 6), textcoords="offset points", color=INK)
-        _scales(axes, x, y, across, up)
-        _iso_costs(axes, points, x, y)
-        axes.legend()
+def parts_of(files: Sequence[Points], by: str) -> list[Part]:
+    """Points of every file and every value of columns (``by`` with commas), in the order of the files and of the words."""
+    found: list[tuple[str, Points, Ints]] = []
+    for points in files:
+        labels, code = [""], np.zeros(len(points.number("point")), dtype=np.int64)
+        for name in filter(None, by.split(",")):
+            own, words = points.codes(name.strip())
+            labels = [", ".join(filter(None, (label, word))) for label in labels for word in words]
+            code = code * len(words) + own
+        front_ = f"{points.path.stem}: " if len(files) > 1 else ""
+        for label, k in sorted((labels[k], k) for k in np.unique(code).tolist()):
+            found.append(((front_ + label).removesuffix(": ") or points.name, points, np.nonzero(code == k)[0]))
+    return [
+        Part(*each, CYCLE[n % len(CYCLE)], DASHES[n // len(CYCLE) % len(DASHES)]) for n, each in enumerate(found)
+    ]  # fmt: skip
+
+
+def varied(files: Sequence[Points]) -> str:
+    """The columns of scenarios, plans, chips and formats that differ somewhere in a file, with commas."""
+    names = [name for points in files for name in points.names if _chosen(name)]
+    return ",".join(
+        name for name in dict.fromkeys(names)
+        if all(name in points.names for points in files) and any(len(points.codes(name)[1]) > 1 for points in files)
+    )  # fmt: skip
+
+
+def _chosen(name: str) -> bool:
+    return (
+        name in ("scenario", "plan") or name.startswith("dtypes.") or (name.startswith("cluster.") and name.endswith(".chip"))
+    )
+
+
+def _title(files: Sequence[Points]) -> str:
+    return " and ".join(points.name for points in files)
+
+
+def draw_pareto(files: Sequence[Points], path: str | Path, x: str = "", y: str = "", by: str = "") -> Found:
+    """The front of every scenario, plan and chip (or of the columns `by`), y over x; the points where they cross come back."""
+    x, y, by = x or USER, y or CHIP, by or varied(files)
+    for points in files:
+        points.load(x, y, COST, "workload.batch", *by.split(","))
+    parts = parts_of(files, by)
+    what = f"Pareto front: {label_of(y)} against {label_of(x)}"
+    what += "; B: sequences in the batch" if all("workload.batch" in points.names for points in files) else ""
+    lines, bests = {}, []
+    for part in parts:
+        best = part.where[front(np.array([part.number(x), part.number(y)]).T)]
+        bests.append(best[np.argsort(part.points.number(x)[best])])
+        lines[part.label] = part.points.number(x)[bests[-1]], part.points.number(y)[bests[-1]]
+    found = crossings(lines)
+    with page(path, _title(files), what, _foot(found, lines), SIZE) as (_, [axes]):
+        from matplotlib.transforms import Bbox  # noqa: PLC0415
+
+        walked = [_line(axes, part, *lines[part.label]) for part in parts]
+        scaled(axes, x, y, *(np.concatenate([line[k] for line in lines.values()]) for k in (0, 1)))
+        key = axes.legend(loc="lower left")
+        axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+        spots = axes.transData.transform(np.concatenate(walked))
+        taken: list[object] = [key.get_window_extent(), *(Bbox.from_bounds(a - 3, b - 3, 6, 6) for a, b in spots.tolist())]
+        _iso_costs(axes, parts, x, y, taken)
+        _marked(axes, found, lines, taken)
+        for part, best in zip(parts, bests, strict=True):
+            _labels(axes, part, best, (x, y), taken)
     return found
 
 
-def _label(axes: Axes, points: Points, best: Ints, across: Array, up: Array, colour: str) -> None:
-    sign, column = ("B ", "workload.batch") if "workload.batch" in points.columns else ("#", "point")
-    said = points.number(column)
-    for k in best[:: max(1, -(-len(best) // MOST_LABELS))].tolist():
-        text, place = f"{sign}{said[k]:.0f}", (across[k], up[k])
-        axes.annotate(text, place, (3, -9), textcoords="offset points", size=7, color=colour)
+def _line(axes: Axes, part: Part, across: Array, up: Array) -> Array:
+    """Draw a front, straight between its points as it is read, which bends on axes in logarithms; places it goes through."""
+    fine = np.unique(np.concatenate([across, *(np.linspace(a, b, 9) for a, b in pairwise(across))]))
+    axes.plot(fine, np.interp(fine, across, up), color=part.colour, linewidth=1.4, linestyle=part.dash)
+    axes.plot(across, up, color=part.colour, marker="o", markersize=3, linestyle="")
+    axes.plot([], [], color=part.colour, marker="o", markersize=3, linewidth=1.4, linestyle=part.dash, label=part.label)
+    return np.array([fine, np.interp(fine, across, up)]).T
 
 
-def _iso_costs(axes: Axes, points: Points, x: str, y: str) -> None:
-    """Lines of equal dollars per million tokens: horizontal where all points pay the same for a chip."""
-    if y != CHIP or "usd_per_hour" not in points.columns or "chips" not in points.columns:
+def _leads(crossing: Crossing, lines: Mapping[str, tuple[Array, Array]]) -> bool:
+    """Whether the best of all changes there: no other line has more at its x or beyond."""
+    over = [np.interp(crossing.at, *line) for line in lines.values() if crossing.at <= line[0][-1]]
+    return bool(crossing.value >= max(over, default=0.0) * (1 - 1e-9))
+
+
+def _foot(found: Sequence[Crossing], lines: Mapping[str, tuple[Array, Array]]) -> str:
+    first = sorted(found, key=lambda c: not _leads(c, lines))
+    said = [f"{c.between[1]} overtakes {c.between[0]} at {c.at:.3g}" for c in first[:2]]
+    return "✕ " + "; ".join(said) + (f"; and {len(found) - 2} more" if len(found) > 2 else "") if found else ""
+
+
+def _marked(axes: Axes, found: Sequence[Crossing], lines: Mapping[str, tuple[Array, Array]], taken: list[object]) -> None:
+    """Crossings: a cross with its place where the best of all changes, a small one elsewhere."""
+    for crossing in found:
+        best = _leads(crossing, lines)
+        axes.plot(
+            [crossing.at], [crossing.value], marker="X", color=INK if best else SOFT, markersize=9 if best else 4, zorder=5
+        )
+        if best:
+            labelled(axes, f"{crossing.at:.3g}", (crossing.at, crossing.value), INK, taken, size=9)
+
+
+def _labels(axes: Axes, part: Part, best: Ints, of: tuple[str, str], taken: list[object]) -> None:
+    """The batch of some points of a front, evenly spread over the picture."""
+    batch = "workload.batch" in part.points.names
+    said, across, up = (part.points.number(name) for name in ("workload.batch" if batch else "point", *of))
+    spots = axes.transData.transform(np.array([across[best], up[best]]).T)
+    walked = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(spots, axis=0).T))])
+    wanted = np.linspace(0, walked[-1], min(MOST_LABELS, len(best)))
+    for k in np.unique([int(np.argmin(abs(walked - far))) for far in wanted]).tolist():
+        text = f"B {said[best[k]]:,.0f}" if batch else f"#{said[best[k]]:.0f}"
+        labelled(axes, text, (across[best[k]], up[best[k]]), part.colour, taken)
+
+
+def _iso_costs(axes: Axes, parts: Sequence[Part], x: str, y: str, taken: list[object]) -> None:
+    """Lines of equal dollars per million tokens: horizontal for chips of one price; for each price one set."""
+    if y != CHIP or any(COST not in part.points.names for part in parts):
         return
-    each = points.number("usd_per_hour") / points.number("chips")
-    if not np.nanmax(each) <= np.nanmin(each) * (1 + 1e-9):
+    prices: dict[float, Part] = {}
+    for part in parts:
+        worth = part.number(COST) * part.number(CHIP)
+        if not np.nanmax(worth) <= np.nanmin(worth) * (1 + 1e-9):
+            return
+        prices.setdefault(float(f"{worth[0]:.9g}"), part)
+    (low, high), sides = axes.get_ylim(), axes.get_xlim()
+    if len(prices) > MOST_PRICES:
         return
-    low, high = axes.get_ylim()
-    for power in range(-4, 5):
-        for digit in (1, 2, 5):
-            usd = digit * 10.0**power
-            level = float(each[0]) / usd / 3600 * 1e6
-            if low < level < high:
-                axes.axhline(level, color=SOFT, linewidth=0.5, linestyle=(0, (2, 3)))
-                place = (axes.get_xlim()[1], level)
-                text = f"{usd:g} USD/M"
-                axes.annotate(text, place, (-2, 2), textcoords="offset points", size=7, color=SOFT, ha="right")
+    for price, part in prices.items():
+        colour, owner = (part.colour, f" at {price * 3600 / 1e6:.3g} USD/h") if len(prices) > 1 else (SOFT, "")
+        steps = [d * 10.0**p for p in range(-4, 6) for d in ((1, 2, 5) if len(prices) == 1 else (1,))]
+        for usd in steps:
+            if low < price / usd < high:
+                axes.axhline(price / usd, color=colour, linewidth=0.6, linestyle=(0, (2, 3)), zorder=0.8)
+                text, level = f"{usd:g} USD/Mtok{owner}", price / usd
+                for share in (
+                    0.0,
+                    0.12,
+                    0.25,
+                    0.37,
+                    0.5,
+                    0.62,
+                    0.75,
+                ):  # from the right edge to where nothing stands
+                    at, _ = axes.transData.inverted().transform(axes.transAxes.transform((1 - share, 0)))
+                    if labelled(axes, text, (float(at), level), colour, taken, turns=(3,)):
+                        break
+    axes.set(xlim=sides, ylim=(low, high))
 
 
-def draw_xy(points: Points, path: str | Path, x: str = "", y: str = "", by: str = "") -> list[Crossing]:
+def draw_xy(files: Sequence[Points], path: str | Path, x: str = "", y: str = "", by: str = "") -> Found:
     """Any two columns against each other, coloured by a column of words."""
     x, y, by = x or "workload.batch", y or "time_s", by or "bound"
-    across, up = points.number(x), points.number(y)
-    with page(path, points.name, f"{y} against {x}, coloured by {by}", "", SIZE) as (_, [axes]):
-        for (label, where), colour in zip(parts_of(points, by).items(), CYCLE * 20, strict=False):
-            axes.plot(across[where], up[where], linestyle="", marker=".", markersize=4, color=colour, label=label, alpha=0.7)
-        _scales(axes, x, y, across, up)
-        axes.legend()
+    for points in files:
+        points.load(x, y, *by.split(","))
+    what = f"{named(y)} against {named(x)}, coloured by {by}"
+    with page(path, _title(files), what, "", SIZE) as (_, [axes]):
+        parts = parts_of(files, by)
+        for part in parts:
+            axes.plot(part.number(x), part.number(y), linestyle="", marker=".", markersize=4, color=_colour(part), alpha=0.7,
+                      label=part.label, rasterized=len(part.where) > 5000)  # fmt: skip
+        scaled(axes, x, y, *(np.concatenate([part.number(name) for part in parts]) for name in (x, y)))
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), markerscale=2)
     return []
 
 
-def draw_heatmap(points: Points, path: str | Path, x: str = "", y: str = "", by: str = "") -> list[Crossing]:
-    """What bounds most points of every cell of two columns, batch and context unless said."""
+BOUNDS = {"compute": BLUE, "memory": ORANGE, "link": GREEN, "overhead": GREY, "dependency": SKY, "idle": "#E4E4E4"}
+OTHERS = (ORANGE, RED, YELLOW, PINK)
+
+
+def colours_of(words: Sequence[str]) -> dict[str, str]:
+    """Colours of words: those of what bounds a step the same in every picture, others in turn."""
+    tiers = sorted(word for word in words if word.startswith("memory:"))
+    found = {word: BOUNDS.get(word, CYCLE[n % len(CYCLE)]) for n, word in enumerate(words)}
+    return found | {tier: OTHERS[n % len(OTHERS)] for n, tier in enumerate(tiers)}
+
+
+def _colour(part: Part) -> str:
+    word = part.label.rpartition(": ")[2] if not part.label.startswith("memory:") else part.label
+    return colours_of([word])[word] if word in BOUNDS or word.startswith("memory:") else part.colour
+
+
+def draw_heatmap(files: Sequence[Points], path: str | Path, x: str = "", y: str = "", by: str = "") -> Found:
+    """What bounds most points of every cell of two columns, batch and context unless said; a panel a file."""
     x, y, by = x or "workload.batch", y or "workload.context", by or "bound"
-    across, up, words = points.number(x), points.number(y), points.words(by)
-    kinds = sorted(set(words))
-    code = np.array([kinds.index(word) for word in words])
-    with page(path, points.name, f"{by} over {x} and {y}: the most frequent of every cell", "", SIZE) as (_, [axes]):
+    for points in files:
+        points.load(x, y, by)
+    words = sorted({word for points in files for word in points.codes(by)[1]})
+    colours = colours_of(words)
+    what = f"{label_of(by)} over {named(x)} and {named(y)}: the most frequent of every cell; white: no point that can run"
+    size = (SIZE[0] + 5.5 * (len(files) - 1), SIZE[1])
+    with page(path, _title(files), what, "", size, len(files)) as (_, panels):
         from matplotlib.colors import ListedColormap  # noqa: PLC0415
 
-        columns, rows = _cells(across), _cells(up)
-        counts = np.stack([np.histogram2d(across[code == k], up[code == k], (columns, rows))[0] for k in range(len(kinds))])
-        most = np.where(counts.sum(axis=0) > 0, counts.argmax(axis=0), -1)
-        shown = np.ma.masked_less(most.T, 0)
-        colours = [*(CYCLE * 20)[: len(kinds)]]
-        axes.pcolormesh(columns, rows, shown, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(kinds) - 0.5)
-        for kind, colour in zip(kinds, colours, strict=True):
-            axes.plot([], [], marker="s", linestyle="", color=colour, label=kind)
-        _scales(axes, x, y, across, up)
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        seen: set[str] = set()
+        for axes, points in zip(panels, files, strict=True):
+            own, known = points.codes(by)
+            code = np.array([words.index(word) for word in known])[own]
+            across, up = points.number(x), points.number(y)
+            edges = cells(across), cells(up)
+            counts = np.stack([np.histogram2d(across[code == k], up[code == k], edges)[0] for k in range(len(words))])
+            most = np.where(counts.sum(axis=0) > 0, counts.argmax(axis=0), -1)
+            shown, palette = np.ma.masked_less(most.T, 0), ListedColormap([colours[word] for word in words])
+            axes.pcolormesh(*edges, shown, cmap=palette, vmin=-0.5, vmax=len(words) - 0.5, edgecolor="white",
+                            linewidth=0.3 if max(counts.shape[1:]) <= FEW_CELLS else 0.0)  # fmt: skip
+            seen |= {words[k] for k in np.unique(most[most >= 0]).tolist()}
+            scaled(axes, x, y, *edges)
+            axes.grid(False)
+            axes.set_title(points.path.stem if len(files) > 1 else "")
+        for word in sorted(seen):
+            panels[-1].plot([], [], marker="s", markersize=8, linestyle="", color=colours[word], label=word or "none")
+        panels[-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
     return []
 
 
-def _cells(values: Array) -> Array:
-    """Edges of cells: around every value when there are few, else 48 of equal width, in logarithms where they span decades."""
-    known = np.unique(values[~np.isnan(values)])
-    wide = len(known) > 1 and known[0] > 0 and known[-1] > 20 * known[0]
-    points = np.log(known) if wide else known
-    if len(known) == 1:
-        edges = np.array([points[0] - 0.5, points[0] + 0.5])
-    elif len(known) <= 48:
-        middle = (points[1:] + points[:-1]) / 2
-        edges = np.concatenate([[2 * points[0] - middle[0]], middle, [2 * points[-1] - middle[-1]]])
-    else:
-        edges = np.linspace(points[0], points[-1], 49)
-    edges = np.exp(edges) if wide else edges
-    edges[-1] = max(edges[-1], known[-1])
-    return np.asarray(edges)
+def draw_layers(files: Sequence[Points], path: str | Path, x: str = "", y: str = "", by: str = "") -> Found:
+    """What bounds every kind of layer along a column, the batch unless said: mean time of one layer, split by its bound.
+
+    Where a file has several points of a value, each adds its time to what bounds it. Exact shares inside a layer: `plot_along`.
+    """
+    points, x = files[0], x or "workload.batch"
+    rows = [
+        name.removesuffix(".bound")
+        for name in points.names
+        if name.endswith(".bound") and f"{name[:-6]}.time_s" in points.names
+    ]
+    points.load(x, *(f"{row}.{what}" for row in rows for what in ("time_s", "bound")))
+    rows = sorted(rows, key=lambda row: -np.nansum(points.number(f"{row}.time_s")))[:MOST_ROWS]
+    edges = cells(points.number(x))
+    words = sorted({word for row in rows for word in points.codes(f"{row}.bound")[1]})
+    colours = colours_of(words)
+    with page(path, _title(files[:1]), f"Time of one layer of every kind along {named(x)}, by what bounds it", "",
+              (max(SIZE[0], 1.6 + 4.4 * len(rows)), SIZE[1]), len(rows), sharey=True) as (_, panels):  # fmt: skip
+        top = 0.0
+        for axes, row in zip(panels, rows, strict=True):
+            times, (code, known) = points.number(f"{row}.time_s"), points.codes(f"{row}.bound")
+            good = ~np.isnan(times)
+            count = np.maximum(1, np.histogram(points.number(x)[good], edges)[0])
+            below = np.zeros(len(edges) - 1)
+            for word in words:
+                mine = good & (code == (known.index(word) if word in known else -1))
+                above = below + np.histogram(points.number(x)[mine], edges, weights=times[mine])[0] / count
+                axes.stairs(above, edges, baseline=below, fill=True, color=colours[word])
+                below = above
+            top = max(top, 1.05 * float(below.max()))
+            scaled(axes, x, "time_s", edges, np.array([0.0, top]), sharing=True)
+            axes.set(title=row, ylabel="time of one layer" if row == rows[0] else "")
+        for word in words:
+            panels[-1].plot([], [], marker="s", markersize=8, linestyle="", color=colours[word], label=word)
+        panels[-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+    return []
 
 
-def _scales(axes: Axes, x: str, y: str, across: Array, up: Array) -> None:
-    for name, values, scale, label in (
-        (x, across, axes.set_xscale, axes.set_xlabel),
-        (y, up, axes.set_yscale, axes.set_ylabel),
-    ):
-        good = values[~np.isnan(values)]
-        if len(good) and good.min() > 0 and good.max() > 8 * good.min():
-            scale("log")
-        label(SHOWN.get(name, name))
-    axes.grid(True)
-
-
-KINDS: dict[str, Callable[..., list[Crossing]]] = {"pareto": draw_pareto, "xy": draw_xy, "heatmap": draw_heatmap}
+KINDS: dict[str, Callable[..., Found]] = {
+    "pareto": draw_pareto, "xy": draw_xy, "heatmap": draw_heatmap, "layers": draw_layers,
+}  # fmt: skip
 """Pictures of a sweep by the name of their kind."""

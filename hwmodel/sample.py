@@ -83,13 +83,16 @@ LEAST, MOST = np.log([1e-9, 0.002, 0.002, 0.02]), np.log([1e-2, 20.0, 20.0, 30.0
 
 def part_times(theta: Array, sample: Sample, chosen: NDArray[np.bool_]) -> Array:
     """Seconds of every fitted op by the physical form, shape (rows, parts)."""
-    launch, compute, memory = np.exp(theta[:3])
+    return physical(theta, sample.compute[chosen], sample.memory[chosen], sample.fixed[chosen])
+
+
+def physical(theta: Array, compute: Array, memory: Array, fixed: Array) -> Array:
+    """Seconds by the physical form: launch + fixed + compute and memory overlapped; arrays of one shape, s at full rates."""
+    launch, share, bandwidth = np.exp(theta[:3])
     sharp = 1.0 + np.exp(theta[3])
-    a, b = sample.compute[chosen] / compute, sample.memory[chosen] / memory
+    a, b = compute / share, memory / bandwidth
     longer, shorter = np.maximum(a, b), np.minimum(a, b)
-    return np.asarray(
-        launch + sample.fixed[chosen] + longer * (1 + (shorter / np.maximum(longer, 1e-30)) ** sharp) ** (1 / sharp)
-    )
+    return np.asarray(launch + fixed + longer * (1 + (shorter / np.maximum(longer, 1e-30)) ** sharp) ** (1 / sharp))
 
 
 def start_of(sample: Sample, chosen: NDArray[np.bool_]) -> Array:
@@ -102,9 +105,10 @@ def physics_of(sample: Sample, chosen: NDArray[np.bool_], prior: tuple[Array, Ar
     """The four parameters by robust least squares on log error, drawn to `prior` (middle, weight)."""
     middle, weight = prior or (start_of(sample, chosen), WEAK)
     target, other = sample.measured[chosen], sample.other[chosen]
+    compute, memory, fixed = sample.compute[chosen], sample.memory[chosen], sample.fixed[chosen]
 
     def wrong(theta: Array) -> Array:
-        whole = part_times(theta, sample, chosen).sum(axis=1) + other
+        whole = physical(theta, compute, memory, fixed).sum(axis=1) + other
         return np.concatenate([np.log(whole / target) / 0.1, (theta - middle) * weight])
 
     inside = np.clip(middle, LEAST + 1e-6, MOST - 1e-6)

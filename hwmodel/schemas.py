@@ -14,6 +14,7 @@ from hwmodel.calibration import Calibration
 from hwmodel.hardware import Chip
 from hwmodel.model.schema import model_schema
 from hwmodel.partition import Strategy
+from hwmodel.published_rows import Notes
 from hwmodel.scenario import ScenarioSpec
 from hwmodel.serve.schedulers import Scheduler
 from hwmodel.serve.spec import Serving
@@ -25,7 +26,10 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The schema of ``chip``, ``model``, ``scenario``, ``sweep``, ``calibration`` or ``stack`` files."""
+    """The schema of ``chip``, ``model``, ``scenario``, ``sweep``, ``calibration`` or ``stack`` files.
+
+    Or of ``notes``, what is known of published figures.
+    """
     found = {
         "chip": _chip,
         "model": model_schema,
@@ -33,6 +37,7 @@ def schema(kind: str) -> dict[str, Any]:
         "sweep": _sweep,
         "calibration": _calibration,
         "stack": _stack,
+        "notes": _notes,
     }[kind]()
     return {"$schema": DRAFT, **found, "title": f"hwmodel {kind}"}
 
@@ -52,6 +57,10 @@ def _calibration() -> dict[str, Any]:
 
 def _stack() -> dict[str, Any]:
     return described(Stack)
+
+
+def _notes() -> dict[str, Any]:
+    return described(Notes)
 
 
 def _sweep() -> dict[str, Any]:

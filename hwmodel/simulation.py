@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hwmodel.answered import Answered
-from hwmodel.serve.readers import read
+from hwmodel.serve.classes import classed
+from hwmodel.serve.readers import recorded
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.result import rows, to_dict
 from hwmodel.serve.search import GOOD, find
-from hwmodel.serve.simulate import Answer, answer, load_service, requests_of
+from hwmodel.serve.simulate import Answer, answer, load_service, ready, requests_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,13 @@ def simulate(
         Every problem of the file and of the trace.
     """
     service = load_service(scenario, settings)
-    work = requests_of(service) if trace is None else trace if isinstance(trace, Requests) else read(Path(trace))
+    work = (
+        requests_of(service)
+        if trace is None
+        else classed(trace, service.serving.classes)
+        if isinstance(trace, Requests)
+        else ready(service, recorded(Path(trace)))
+    )
     work = work.scaled(rate) if rate != 1 else work
     targets = None if slo is None else dict(slo)
     return Simulation(find(service, work, find_what, targets, good) if find_what else answer(service, work, targets))

@@ -40,14 +40,24 @@ def progress_bar() -> Iterator[Callable[[int, int, float], None] | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    columns = (BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda done, whole, seconds: bar.update(
-            task, completed=done, total=whole, description=f"{done:,} of {whole:,} points, {done / max(seconds, 1e-9):,.0f}/s"
+        yield lambda done, whole, rate: bar.update(
+            task,
+            completed=done,
+            total=whole,
+            description=f"{done:,} of {whole:,} points, {rate:,.0f}/s, {left(whole - done, rate)}",
         )
+
+
+def left(points: int, rate: float) -> str:
+    """The time that points take at a rate a second, in words."""
+    seconds = round(points / max(rate, 1e-9))
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours:,} h {rest // 60:02d} min left" if hours else f"{rest // 60}:{rest % 60:02d} left"
 
 
 def listen() -> None:
@@ -59,4 +69,4 @@ def listen() -> None:
 
 def compiling() -> None:
     """Say why the first answer takes a while."""
-    say("note: compiling kernels for this machine; the first run of a command only; ten seconds, for simulate half a minute")
+    say("note: compiling kernels for this machine; the first run of a command only; about ten seconds, for simulate twenty")

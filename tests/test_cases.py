@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,15 @@ def scenario(folder: Path, model: str, shared: Path, plan: str, **fields: Any) -
         f"workload: {json.dumps({'batch': 8, 'context': 4096, **fields})}\n"
     )
     return str(path)
+
+
+def test_every_public_case_has_its_test(shared: Path) -> None:
+    known = set(re.findall(r"\*\*C(\d+b?)\*\*", (shared / "facts" / "cases.md").read_text()))
+    here = Path(__file__).parent
+    tried = set(re.findall(r"def test_c(\d+b?)_", Path(__file__).read_text()))
+    tried |= set(re.findall(r"Case C(\d+)", (here / "test_economics.py").read_text()))
+    assert len(known) == 27
+    assert known <= tried, known - tried
 
 
 def kv_of(found: dict[str, Any]) -> float:
@@ -282,3 +292,136 @@ def test_c40_no_tokens_no_price(ask: Ask) -> None:
     kinds = {row["kind"]: row for row in found["tokens"]}
     assert {"output", "input", "cached input"} == set(kinds)
     assert all(row["how"] for row in kinds.values())
+
+
+@pytest.mark.parametrize("plan", ["[{tensor: {degree: 2}}, {expert: {degree: 8}}]"])
+def test_c17_three_buckets_under_both_degrees(ask: Ask, shared: Path, tmp_path: Path, plan: str) -> None:
+    """TP2 DP4 EP8: experts over eight, the rest that tensor parallelism splits over two."""
+    found = ask("run", scenario(tmp_path, "moonshotai--Kimi-K2-Instruct", shared, plan, dtypes={"weights": "bf16"}), status=3)
+    held, experts, rest = found["memory"][0]["weights_bytes"] / 2, 1_014_686_023_680 / 8, 11_722_208_768
+    assert experts + rest / 2 < held < experts + rest  # what tensor parallelism replicates lies between
+
+
+@pytest.mark.parametrize(("bytes_per_s", "tokens_per_s"), [("1228 GB/s", 66.4), ("134 GB/s", 7.24)])
+def test_c25_a_host_is_bound_by_the_bytes_it_touches(
+    ask: Ask, shared: Path, tmp_path: Path, bytes_per_s: str, tokens_per_s: float
+) -> None:
+    """37 B active parameters at half a byte are 18.5 GB; scales and a head in 16 bits add a fifth, which is printed."""
+    path = scenario(tmp_path, "deepseek-ai--DeepSeek-V3", shared, "[]", count=1, chip="xeon_host", batch=1, context=1,
+                    dtypes={"weights": "int4", "activations": "bf16"})  # fmt: skip
+    speed = f"cluster.pools.gpu.override.memory.ddr.bandwidth={bytes_per_s}"
+    found = ask("run", path, "--ideal", "--set", speed, status=None)
+    assert 0.8 * tokens_per_s < found["step"]["tokens_per_s"] < tokens_per_s
+    read = sum(op["bytes"] * op["count"] for op in found["ops"])
+    assert read * found["step"]["tokens_per_s"] == pytest.approx(float(bytes_per_s.split(maxsplit=1)[0]) * 1e9, rel=0.01)
+    assert found["step"]["bound"].startswith("memory")
+
+
+def test_c25b_units_belong_to_the_number(ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Megabytes where gigabytes were expected: the unit is obligatory, and 1,000 MB/s is 1 GB/s."""
+    speed = "cluster.pools.host.override.memory.ddr.bandwidth"
+    times = [ask("run", "rtx4090_mixtral_offload", "--set", f"{speed}={text}", status=None)["step"]["time_s"]
+             for text in ("100 GB/s", "100000 MB/s")]  # fmt: skip
+    assert times[0] == times[1]
+    with pytest.raises(SystemExit) as left:
+        main(["run", "rtx4090_mixtral_offload", "--set", f"{speed}=100"])
+    assert left.value.code == 2
+    assert "needs a unit" in capsys.readouterr().err
+
+
+def test_c31_one_latency_and_the_rule_beside_it(ask: Ask, tmp_path: Path) -> None:
+    """1 MB over 1 TB/s and 1 us: 2 us with one latency, 3 us with two."""
+    chip = tmp_path / "plain.yaml"
+    chip.write_text(
+        "kind: gpu\npeaks: {bf16: 100 TFLOP/s}\nmemory: [{tier: hbm, capacity: 80 GB, bandwidth: 1 TB/s}]\n"
+        "links: [{name: wire, bandwidth: 1 TB/s, latency: 1 us, domain: 8}]\n"
+        "execution: {cores: 64, launch: 0 us}\nefficiency: {link: 1.0}\n"
+    )
+    asked = ("op", "p2p", "--chip", str(chip), "--dtype", "bf16", "chips=2", "bytes=1000000")
+    found = ask(*asked)
+    assert found["time_s"] == pytest.approx(2e-6)
+    assert (found["terms"]["link"], found["terms"]["overhead"]) == pytest.approx((1e-6, 1e-6))
+    assert "plus one latency per phase" in ask(*asked, text=True)
+
+
+def test_c33_first_tokens_wait_longer_the_busier_prefill_is(ask: Ask) -> None:
+    """Prefill busy for 0.5, 0.8 and 0.95 of the time: queueing shows in TTFT, and no more comes out than goes in."""
+    found = [ask("simulate", "h100_1p1d_llama_8b", "--requests", "2000", "--rate", rate) for rate in ("0.93", "1.55", "1.92")]
+    busy = [next(row["busy_fraction"] for row in each["pools"] if row["pool"] == "prefill") for each in found]
+    assert busy == pytest.approx([0.5, 0.8, 0.95], abs=0.04)
+    first = [each["ttft_s"]["mean"] for each in found]
+    queue = [each["queue_s"]["mean"] for each in found]
+    assert first[0] < first[1] / 2 < first[2] / 4  # a constant factor would not do: 2.8 to 14.4 times were measured
+    assert all(later - early > 0.5 * (b - a) for early, later, a, b in zip(first, first[1:], queue, queue[1:], strict=False))
+    for each, rate in zip(found, (0.93, 1.55, 1.92), strict=True):
+        assert each["requests"]["finished"] == each["requests"]["in"] == 2000
+        assert each["requests"]["finished"] / each["makespan_s"] <= 12 * rate * 1.05
+        assert next(row["kv_peak_share"] for row in each["pools"] if row["pool"] == "prefill") > 0  # staged caches take room
+
+
+def test_c33_a_target_that_is_given_is_kept(ask: Ask) -> None:
+    found = ask("optimize", "h100_llama_70b_decode", "--slo", "tpot=18ms")
+    assert found["step"]["tpot_s"] <= 0.018
+    none = ask("optimize", "h100_llama_70b_decode", "--slo", "tpot=1ms", status=3)
+    assert any(reason.startswith("TPOT") for reason in none["reasons"])
+
+
+def test_c34_first_and_later_tokens_are_judged_apart(ask: Ask, shared: Path, tmp_path: Path) -> None:
+    """A measured vLLM 0.19 server: an error of one does not hide in the other, nor both in the end-to-end latency."""
+    folder = shared / "traces" / "measured_vllm"
+    rows = (folder / "RTXPRO6000_Llama-3.1-8B.requests.csv").read_text().splitlines()
+    heads = rows[0].split(",")
+    table = [dict(zip(heads, map(str, row.split(",")), strict=True)) for row in rows[1:]]
+    settings = (
+        "cluster.pools.gpu.chip=rtx_pro_6000_server",
+        "serving.scheduler={vllm: {max_sequences: 128, max_tokens: 2048}}",
+    )
+    asked = [part for text in settings for part in ("--set", text)]
+    trace = tmp_path / "asked.csv"
+    ordered = sorted(table, key=lambda row: float(row["queued_s"]))
+    trace.write_text("arrival,prompt,output\n" + "\n".join(
+        f"{row['queued_s']},{row['input_tokens']},{row['output_tokens']}" for row in ordered) + "\n")  # fmt: skip
+    given = ("simulate", "w1_llama_8b_h100", "--trace", str(trace), "--columns", "arrival,prompt,output", *asked)
+    found = ask(*given)
+    for key, column in (("ttft_s", "ttft_ms"), ("tpot_s", "tpot_ms")):
+        truth = sum(float(row[column]) for row in table) / len(table) / 1e3
+        assert found[key]["mean"] == pytest.approx(truth, rel=0.15), key
+    said = ask(*given, text=True)
+    assert said.index("TTFT") < said.index("TPOT") < said.index("E2E")
+
+
+def test_c34_requests_longer_than_the_model_are_counted(ask: Ask, tmp_path: Path) -> None:
+    trace = tmp_path / "long.csv"
+    trace.write_text("arrival,prompt,output\n0,1000,20\n1,131000,20\n2,131060,20\n3,500000,20\n")
+    found = ask("simulate", "w1_llama_8b_h100", "--trace", str(trace), "--columns", "arrival,prompt,output")
+    said = " ".join(found["warnings"])
+    assert "2 of 4 requests are longer than the 131,072 tokens that llama-3.1-8b was made for" in said
+    assert found["requests"]["rejected"] == 1  # 500,000 tokens of cache do not fit one H100 at all
+    assert "1 of 4 requests were rejected: does not fit the KV cache even alone" in said
+
+
+def test_c36_shares_of_the_weights_are_those_of_the_plan(ask: Ask, shared: Path, tmp_path: Path) -> None:
+    """671 GB at FP8 over eight is 83.9 GB a chip, too much for 48 GB; over sixteen 41.9 GB, which leaves almost no room."""
+    for tp, gb, status in ((8, 83.9, 3), (16, 41.9, 0)):
+        path = scenario(tmp_path, "deepseek-ai--DeepSeek-V3", shared, f"[tensor: {{degree: {tp}}}]", chip="l40s", count=1024)
+        found = ask("run", path, status=status)
+        row = found["memory"][0]
+        assert gb < row["weights_bytes"] / 1e9 < gb * 1.06  # scales, and what tensor parallelism replicates
+        if status:
+            assert any("l40s has 48.31 GB less 3.864 GB reserve" in text for text in found["reasons"])
+        else:
+            assert 0 < row["free_bytes"] < 0.05 * row["capacity_bytes"]
+
+
+def test_c40_where_all_cost_goes_is_said(ask: Ask, shared: Path, tmp_path: Path) -> None:
+    """Eight GPUs at 3 USD/h: 24 USD/h over the tokens of the step that are counted, and which those are."""
+    path = scenario(tmp_path, "meta-llama--Meta-Llama-3.1-8B", shared, "[]", batch=64, context=1000)
+    price = ("--set", "cluster.pools.gpu.override.price.rental=3 USD/h")
+    found = ask("run", path, *price)
+    assert found["cost"]["usd_per_hour"] == pytest.approx(24)
+    by_hand = 24 / (found["step"]["tokens_per_s"] * 3600) * 1e6
+    assert found["cost"]["usd_per_million_output_tokens"] == pytest.approx(by_hand)
+    assert "per output token" in found["cost"]["basis"]
+    both = {row["kind"]: row["usd_per_million"] for row in ask("cost", path, *price)["tokens"]}
+    assert both["output"] == pytest.approx(by_hand)
+    assert 0 < both["input"] < both["output"]

@@ -68,6 +68,10 @@ def test_explained_values_are_those_of_the_answer(name: str, ideal: bool) -> Non
     if result.cost:
         assert by_name["cost"].value in (result.cost.usd_per_million_output_tokens, result.cost.usd_per_million_input_tokens)
         assert by_name["energy"].value == result.cost.joules_per_token
+    for pool in result.pools:
+        assert by_name[f"pool:{pool.pool}"].value == pool.busy_fraction
+    for link in result.links:
+        assert by_name[f"link:{link.source}>{link.target}"].value == link.time_s
     for row in result.memory:
         if row.weights_bytes + row.kv_bytes + row.activation_bytes:
             assert by_name[f"memory:{row.pool}:{row.tier}"].value == pytest.approx(row.capacity_bytes - row.free_bytes)

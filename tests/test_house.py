@@ -24,6 +24,7 @@ ROOMS = {
     "sweeps": "sweep",
     "chips/calibrations": "calibration",
     "stacks": "stack",
+    "measured": "notes",
 }
 YAMLS = [path for room in ROOMS for path in sorted((ROOT / room).glob("*.yaml"))]
 
@@ -82,6 +83,12 @@ def test_every_yaml_points_at_its_schema_and_states_no_machine_path(path: Path) 
     assert text.startswith(f"# yaml-language-server: $schema={up}schemas/{ROOMS[room]}.json\n")
     assert isinstance(yaml.safe_load(text), dict)
     assert not re.search(r"(?<![\w.:/])/(work|tmp|root|home)/", text)
+
+
+def test_no_yaml_stands_outside_the_rooms() -> None:
+    """So each one has its schema, and the test above says so; those of the CI are not shipped."""
+    found = {path.parent for path in ROOT.rglob("*.y*ml") if not {".venv", ".git", ".ci", "build"} & set(path.parts)}
+    assert found == {ROOT / room for room in ROOMS}
 
 
 @pytest.mark.parametrize("kind", ROOMS.values())

@@ -99,6 +99,24 @@ def test_every_scenario_makes_a_page(name: str) -> None:
     assert parser.tags.count("details") >= 4
 
 
+def test_the_front_says_where_the_best_plan_changes(tmp_path: Path) -> None:
+    """Experts on LPUs are cheaper than EP72 from 183 tokens/s/user, as the first of the ten questions finds by another way."""
+    parser = checked(written(tmp_path, "q01_gpu_alone", "--against", "q01_gpu_and_lpu").read_text())
+    text = " ".join(parser.text.split())
+    for words in ("Pareto front and crossovers", "tokens/s/chip over tokens/s/user", "USD/Mtok over tokens/s/user", "183.2"):
+        assert words in text
+    assert parser.ids.count("front-0") == parser.ids.count("front-1") == 1
+
+
+def test_what_cannot_have_a_front_says_so(tmp_path: Path) -> None:
+    floor = html(page_of(run(load_scenario("h100_llama_70b_decode"), ideal=True)))
+    assert "A floor has no other plans" in checked(floor).text
+    mixed = run(load_scenario("h100_llama_70b_decode", ["workload.phase=mixed", "workload.new_tokens=512"]))
+    assert "A mixed step is not one of many batches" in checked(html(page_of(mixed))).text
+    written(tmp_path, "h100_llama_70b_decode", "--against", "h100_llama_70b_prefill", status=2)
+    written(tmp_path, "h100_llama_70b_decode", "--ideal", "--against", "h100_mixtral_decode", status=2)
+
+
 def test_a_floor_and_a_plan_that_does_not_run() -> None:
     checked(html(page_of(run(load_scenario(QUICKSTART), ideal=True))))
     found = run(load_scenario("h100_llama_70b_decode", ["workload.batch=4000"]))
@@ -113,6 +131,7 @@ def test_a_saved_answer_makes_a_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     parser = checked(text)
     assert "Roofline" in parser.text
     assert "A saved answer holds no schedule" in parser.text
+    assert "A saved answer holds one plan at one batch" in parser.text
     assert "DeepSeek-V3 at 128K context" in parser.text
 
 
@@ -152,7 +171,8 @@ def evil_scenario(folder: Path) -> Path:
 
 
 def test_nothing_of_a_scenario_becomes_markup(tmp_path: Path) -> None:
-    text = written(tmp_path, str(evil_scenario(tmp_path))).read_text()
+    path = str(evil_scenario(tmp_path))
+    text = written(tmp_path, path, "--against", path).read_text()
     parser = checked(text)
     assert text.count("<script") == 1
     assert parser.text.count("window.pwned=1") > 3
@@ -189,6 +209,7 @@ def test_broken_answers_are_told_as_such(key: str, value: Any, tmp_path: Path, c
 def test_settings_go_with_scenarios_only(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}")
     written(tmp_path, str(tmp_path / "a.json"), "--set", "workload.batch=2", status=2)
+    written(tmp_path, str(tmp_path / "a.json"), "--against", QUICKSTART, status=2)
 
 
 def luminance(colour: str) -> float:
@@ -299,6 +320,30 @@ def test_pictures_zoom_sort_and_speak(fresh: Browser, quickstart: Path) -> None:
     assert fresh.wrong() == []
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_front_speaks_zooms_and_stays_inside(fresh: Browser, quickstart: Path, width: int) -> None:
+    fresh.open(quickstart, width)
+    chart = "document.querySelector('#front-0 svg.chart')"
+    fresh.run(f"{chart}.focus()")
+    fresh.press("ArrowRight")
+    said = fresh.run("document.getElementById('said').textContent")
+    assert said.startswith("as planned\nbatch 3,")
+    assert "tokens/s/chip" in said
+    fresh.press("+")
+    assert fresh.run(f"{chart}.getAttribute('width')") == "200%"
+    assert fresh.run(f"{chart}.querySelectorAll('.here').length") == 1  # the step of the page
+    assert "the step of this page" in fresh.run(f"{chart}.querySelector('.here').dataset.tip")
+    crossing = f"{chart}.querySelector('.mark.at').dataset.tip"
+    assert "ahead below: " in fresh.run(crossing)
+    outside = (
+        f"(frame => Array.from(frame.querySelectorAll('circle')).filter(e => {{ const b = e.getBoundingClientRect(), "
+        f"f = frame.getBoundingClientRect(); return b.left < f.left - 1 || b.right > f.right + 1 || b.top < f.top - 1 || "
+        f"b.bottom > f.bottom + 1; }}).length)({chart})"
+    )
+    assert fresh.run(outside) == 0
+    assert fresh.wrong() == []
+
+
 def test_headlines_lead_to_their_formulas(fresh: Browser, quickstart: Path) -> None:
     fresh.open(quickstart)
     assert not fresh.run("document.getElementById('why-cost').open")
@@ -306,6 +351,29 @@ def test_headlines_lead_to_their_formulas(fresh: Browser, quickstart: Path) -> N
     fresh.run("new Promise(done => setTimeout(done, 100))")
     assert fresh.run("document.getElementById('why-cost').open")
     assert "usd_per_mtok = " in fresh.run("document.getElementById('why-cost').textContent")
+
+
+def test_every_number_of_a_page_leads_to_its_formula(quickstart: Path) -> None:
+    """Headlines, every tier in use, every pool, link, kind of layer and total are linked; every op opens its own formula."""
+    text = quickstart.read_text()
+    parser = checked(text)
+    answer = run(load_scenario(QUICKSTART))
+    led = {address.removeprefix("#why-") for address in parser.addresses if address.startswith("#why-")}
+    wanted = {"step", "tpot", "throughput", "cost", "energy", "memory:gpu:hbm", "memory:lpx:sram"}
+    wanted |= {f"pool:{row.pool}" for row in answer.pools} | {f"link:{row.source}>{row.target}" for row in answer.links}
+    wanted |= {segment.name for segment in answer.placed.graph.segments}
+    assert led == wanted
+    assert text.count('<tr class="why"') == len(answer.ops)
+
+
+def test_links_with_odd_names_open_their_formula(fresh: Browser, quickstart: Path) -> None:
+    fresh.open(quickstart)
+    target = "document.getElementById('why-link:gpu>lpx')"
+    assert not fresh.run(f"{target}.open")
+    fresh.run("document.querySelector('a[href=\"#why-link:gpu>lpx\"]').click()")
+    fresh.run("new Promise(done => setTimeout(done, 100))")
+    assert fresh.run(f"{target}.open")
+    assert "time = 116 * " in fresh.run(f"{target}.textContent")
 
 
 def test_everything_that_can_be_pressed_has_a_name(fresh: Browser, quickstart: Path) -> None:

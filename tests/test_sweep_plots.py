@@ -9,12 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodel.crossover import crossings
-from hwmodel.plot_sweep import KINDS, draw_pareto
+from hwmodel.cli import main
+from hwmodel.compare.crossing import crossings
+from hwmodel.figures import LayerBar
+from hwmodel.plot_along import _by_kind, _shares
+from hwmodel.plot_axes import plain
+from hwmodel.plot_sweep import KINDS, draw_pareto, parts_of, varied
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.drive import run_sweep
-from hwmodel.sweep.read import read_points
+from hwmodel.sweep.read import Points
 from hwmodel.sweep.space import space_from
 
 
@@ -39,6 +43,11 @@ def test_lines_that_do_not_meet_do_not_cross() -> None:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("sweep") / "points.csv"
+    return sweep(out)
+
+
+def sweep(out: Path) -> Path:
+    """Three plans over batch and context."""
     value = {
         "scenario": "h100_llama_70b_decode", "interval": 0,
         "axes": {
@@ -53,16 +62,15 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_drawn_the_same_way_twice(kind: str, file: Path, tmp_path: Path) -> None:
-    points = read_points(file)
     for name in ("a.svg", "b.svg"):
-        KINDS[kind](points, tmp_path / name)
+        KINDS[kind]([Points(file)], tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert len((tmp_path / "a.svg").read_text()) > 5000
 
 
 def test_the_front_says_where_plans_change_places(file: Path, tmp_path: Path) -> None:
-    points = read_points(file)
-    found = draw_pareto(points, tmp_path / "front.svg", by="plan")
+    points = Points(file)
+    found = draw_pareto([points], tmp_path / "front.svg", by="plan")
     plans, user, chip = points.words("plan"), points.number("tokens_per_s_per_user"), points.number("tokens_per_s_per_chip")
     for crossing in found:
         before, behind = crossing.between
@@ -86,6 +94,97 @@ def test_what_is_no_file_of_points_is_told(tmp_path: Path, file: Path) -> None:
     bad = tmp_path / "bad.csv"
     bad.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="no file of points"):
-        read_points(bad)
+        Points(bad)
     with pytest.raises(InputError, match="did you mean 'time_s'"):
-        KINDS["xy"](read_points(file), tmp_path / "x.svg", y="time")
+        KINDS["xy"]([Points(file)], tmp_path / "x.svg", y="time")
+    with pytest.raises(InputError, match="'plan' holds words"):
+        KINDS["xy"]([Points(file)], tmp_path / "x.svg", y="plan")
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        Points(tmp_path / "none.csv")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
+    pytest.importorskip("polars")
+    with pytest.raises(InputError, match="cannot be read"):
+        Points(tmp_path / "bad.parquet")
+
+
+def test_a_row_cut_short_is_left_out(tmp_path: Path, file: Path) -> None:
+    """The file of a sweep that is at work, or was killed, may end anywhere."""
+    text = file.read_bytes()
+    (tmp_path / "cut.csv").write_bytes(text[: text.rindex(b",true\n") - 40])
+    assert len(Points(tmp_path / "cut.csv").number("time_s")) == len(Points(file).number("time_s")) - 1
+
+
+def test_csv_and_parquet_read_alike(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    files = [sweep(tmp_path / f"points{suffix}") for suffix in (".csv", ".parquet")]
+    one, other = (Points(file) for file in files)
+    assert one.names == other.names
+    for name in one.names:
+        assert one.words(name) == other.words(name)
+
+
+def test_only_points_that_meet_a_comparison(file: Path) -> None:
+    points = Points(file)
+    before = points.words("plan")
+    context = points.number("workload.context")
+    points.only(["workload.context == 1024", "tpot_s < 20 ms"])
+    kept = (context == 1024) & (Points(file).number("tpot_s") < 0.02)
+    assert 0 < len(points.number("time_s")) == kept.sum() < len(before)
+    assert points.words("plan") == [word for word, yes in zip(before, kept, strict=True) if yes]
+    with pytest.raises(InputError, match=r"meets 'workload.context == 3'"):
+        points.only(["workload.context == 3"])
+    with pytest.raises(InputError, match=r"no column 'workload.contxt', did you mean 'workload.context'\?"):
+        points.only(["workload.contxt == 3"])
+    with pytest.raises(InputError, match="holds words"):
+        points.only(["plan == 3"])
+
+
+def test_several_files_are_lines_of_one_picture(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_bytes(file.read_bytes())
+    files = [Points(file), Points(other)]
+    assert {part.label for part in parts_of(files, varied(files))} == {
+        f"{name}: {plan}" for name in ("points", "other") for plan in ("tp1", "tp4", "pp4") if plan in files[0].words("plan")
+    }
+    assert not [
+        c for c in draw_pareto(files, tmp_path / "two.svg", by="bound") if c.between[0][-3:] == c.between[1][-3:] == "hbm"
+    ]
+    assert "other: " in (tmp_path / "two.svg").read_text()
+
+
+def test_iso_costs_lie_where_the_cost_is_that(file: Path, tmp_path: Path) -> None:
+    """USD per million tokens times tokens/s per chip is what a chip costs a second: one price, one set of lines."""
+    points = Points(file)
+    worth = points.number("usd_per_million_tokens") * points.number("tokens_per_s_per_chip")
+    hourly = points.number("usd_per_hour") / points.number("chips")
+    assert worth == pytest.approx(hourly / 3600 * 1e6, rel=1e-9)
+    draw_pareto([points], tmp_path / "front.svg")
+    assert "USD/Mtok" in (tmp_path / "front.svg").read_text()
+
+
+def test_layers_along_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["plot", "rubin_lpx_deepseek_v3", "--kind", "layers", "--over", "workload.batch=72..9216", "--out"]
+    for name in ("a.svg", "b.svg"):
+        with pytest.raises(SystemExit) as left:
+            main([*line, str(tmp_path / name)])
+        assert left.value.code == 3  # the largest does not fit
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    with pytest.raises(SystemExit) as left:
+        main([*line[:3], "roofline", *line[4:], str(tmp_path / "c.svg")])
+    assert left.value.code == 2
+    assert "--over goes with a scenario and --kind layers" in capsys.readouterr().err
+
+
+def test_shares_of_a_layer_add_up() -> None:
+    row = LayerBar("dense", 1, {"q": 1.0, "k": 2.0, "norm": 1.0}, {"compute": 3.0, "overhead": 1.0}, 1.0)
+    kinds = _by_kind(row, {"q": "gemm", "k": "gemm", "norm": "stream"})
+    assert kinds == {"gemm": 3.0, "stream": 1.0}
+    assert _shares(kinds, {"gemm": ""}) == {"gemm": 0.75, "other": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.02, "0.02"), (5000, "5,000"), (20000, "20k"), (2.5e6, "2.5M"), (1e-7, "1e-7"), (3e10, "3e10"), (0, "0")],
+)
+def test_ticks_are_short(value: float, text: str) -> None:
+    assert plain(value) == text

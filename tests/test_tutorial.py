@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,25 @@ def test_a_notebook_shows_text_as_text() -> None:
         assert shown.count("<table>") == shown.count("</table>") >= 1
         assert len(shown) < 40_000
     assert "&lt;script&gt;" in hw.run(scenario)._repr_html_()
+
+
+def test_every_answer_is_frozen_plain_and_shown() -> None:
+    scenario = hw.load("h100_llama_70b_decode")
+    result = hw.run(scenario)
+    answers = [
+        result, hw.fit(scenario), hw.explain(result), hw.whatif(scenario), hw.compare([scenario]), hw.offer(scenario),
+        hw.optimize(scenario), hw.simulate("w1_llama_8b_h100"), hw.tiers(hw.load("q07_memory_tiers")), hw.claims(),
+    ]  # fmt: skip
+    for answer in answers:
+        plain = json.loads(json.dumps(answer.to_dict()))
+        table = answer.tables()[0]
+        columns = answer.columns(table)
+        assert {len(values) for values in columns.values()} == {len(plain[table])}
+        assert answer._repr_html_().startswith("<table>")
+        if isinstance(answer, tuple):
+            continue
+        with pytest.raises(AttributeError):  # as FrozenInstanceError is
+            setattr(answer, next(iter(vars(answer))), None)
 
 
 def test_every_public_name_is_there_and_said_what_it_does() -> None:

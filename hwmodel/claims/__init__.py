@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from hwmodel.answered import Answered
 from hwmodel.claims import disaggregation, models, money, rooflines, serving, vendor
 from hwmodel.claims.facts import decode_attention_intensity, hourly_usd
 from hwmodel.claims.forms import (
@@ -34,6 +35,7 @@ from hwmodel.optimize.knee import knee, ridge
 __all__ = [
     "CLAIMS",
     "Claim",
+    "Claims",
     "Library",
     "agree",
     "attention_usd",
@@ -63,10 +65,20 @@ CLAIMS: Numbered = tuple(sorted(_ALL, key=lambda listed: listed[0]))
 """Every claim in the order of the numbers."""
 
 
-def claims(library: Library | None = None) -> list[Claim]:
+class Claims(tuple[Claim, ...], Answered):
+    """Rows in the order of the numbers; `to_dict` holds them under ``claims``."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"claims": [to_dict(claim) for claim in self]}
+
+
+def claims(library: Library | None = None) -> Claims:
     """Every row of every claim, computed from the library (the shipped files when None)."""
     known = library or Library()
-    return [replace(found, number=number) for number, compute in CLAIMS for found in compute(known)]
+    return Claims(replace(found, number=number) for number, compute in CLAIMS for found in compute(known))
 
 
 def to_dict(claim: Claim) -> dict[str, Any]:

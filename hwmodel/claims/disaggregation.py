@@ -62,6 +62,37 @@ def disaggregated_cost(known: Library) -> Iterator[Claim]:
         )
 
 
+def measured_prices(known: Library) -> Iterator[Claim]:
+    """Dollars of the tokens that two systems on H800 report, and what share of a roofline one of them reaches."""
+    chip, million = known.chip("h800_sxm"), 1e6
+    hourly = hourly_usd(chip)
+    paid: dict[str, Value] = {"chip": chip.name, "usd_per_hour": hourly}
+    for system, rate, printed in (
+        ("DeepSeek's service", 1850.0, "0.300"),
+        ("Step-3, attention and FFN apart", 4039.0, "0.1375"),
+    ):
+        yield row(
+            f"price of a token of {system}",
+            f"{printed} USD/Mtok",
+            million * hourly / (3600 * rate),
+            "1e6 x rental / (3600 x tokens/s of a chip)",
+            {**paid, "tokens_per_s_per_chip": rate},
+            note="tokens/s as measured (Step-3, arXiv 2507.19427, Table 8)",
+        )
+    model, context = known.model("step-3"), 4096
+    cache = counts.kv_law(model, fmt("fp8")).at(context)
+    core = cache * decode_attention_intensity(model, chip, "fp8", 1, context)
+    linear, ffn = 2 * _used(model, "attention"), 2 * _used(model, "ffn", "experts", "shared")
+    peak, memory = float(chip.peaks.by_dtype()[_type(chip)]), float(chip.main.bandwidth_bytes_per_s)
+    ideal = 1 / (max(core / peak, cache / memory) + (linear + ffn) / peak)
+    inputs: dict[str, Value] = {"context": context, "kv_bytes": cache, "attention_flops": core, "linear_flops": linear,
+                                "ffn_flops": ffn, "measured_tokens_per_s": 4039.0}  # fmt: skip
+    note = "weights and transfers free, all peaks reached: a bound, no prediction"
+    yield row("tokens/s of step-3 on a roofline, h800_sxm at 4,096 tokens", "13231 tokens/s", ideal,
+              "1 / (max(FLOP / F, KV / BW) + FLOP_linear / F + FLOP_ffn / F)", inputs, note=note)  # fmt: skip
+    yield row("share of that roofline that Step-3 measures", "30.5 %", 100 * 4039 / ideal, "measured / ideal", inputs)
+
+
 def sparsity_floors(known: Library) -> Iterator[Claim]:
     """Least share of active experts at which the network keeps up with FFN chips that are kept busy."""
     hidden, layers, stage = 7168, 61, 50 * MS / 3
@@ -145,6 +176,7 @@ def experts_in_host_memory(known: Library) -> Iterator[Claim]:
 
 CLAIMS: Numbered = (
     (18, disaggregated_cost),
+    (18, measured_prices),
     (19, sparsity_floors),
     (20, unlike_chips),
     (21, experts_in_host_memory),

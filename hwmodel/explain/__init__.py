@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hwmodel.elasticity import elasticities, needed_bytes
+from hwmodel.explain.lanes import link_formula, link_name, pool_formula, pool_name
 from hwmodel.explain.ops import op_formula
 from hwmodel.explain.sheet import Explanation, Sheet, Term
 from hwmodel.explain.totals import TOTALS, layer_formula, memory_formula
@@ -15,10 +16,11 @@ ONE = "one execution on one chip"
 
 
 def names(result: Result) -> list[str]:
-    """Everything that can be explained: totals, memory, layers, ops."""
+    """Everything that can be explained: totals, memory, pools, links, layers, ops."""
     totals = [name for name, make in TOTALS.items() if make(result, Sheet()) is not None]
     segments = [segment.name for segment in result.placed.graph.segments if segment.count]
-    return [*totals, *needed_bytes(result), *segments, *(op.name for op in result.placed.table.ops)]
+    lanes = [*map(pool_name, result.pools), *map(link_name, result.links)]
+    return [*totals, *needed_bytes(result), *lanes, *segments, *(op.name for op in result.placed.table.ops)]
 
 
 def explain(result: Result, of: str = "step") -> Explanation:
@@ -27,8 +29,9 @@ def explain(result: Result, of: str = "step") -> Explanation:
     Parameters
     ----------
     of
-        ``step``, ``tpot``, ``throughput``, ``cost``, ``energy``, ``memory:POOL:TIER``, a layer or an op by name (of equal
-        ops of several layer kinds, the first that goes by the short name).
+        ``step``, ``tpot``, ``throughput``, ``cost``, ``energy``, ``memory:POOL:TIER``, ``pool:POOL`` (how busy),
+        ``link:POOL>POOL`` (how long its bytes take), a layer or an op by name (of equal ops of several layer kinds, the first
+        that goes by the short name).
 
     Raises
     ------
@@ -59,6 +62,10 @@ def _one(result: Result, name: str, moved: tuple[tuple[str, float], ...]) -> Exp
     elif name.startswith("memory:"):
         row = next(row for row in result.memory if name == f"memory:{row.pool}:{row.tier}")
         made = memory_formula(result, row, sheet)
+    elif name.startswith("pool:"):
+        made = pool_formula(result, next(row for row in result.pools if name == pool_name(row)), sheet)
+    elif name.startswith("link:"):
+        made = link_formula(result, next(row for row in result.links if name == link_name(row)), sheet)
     elif name in result.placed.table.index:
         position = result.placed.table.index[name]
         made = f"time = {op_formula(result, position, sheet)}", result.ops[position].time_s, "s", _rule(result, position)
@@ -91,6 +98,8 @@ def _values(result: Result) -> dict[str, float]:
     if spent is not None:
         found["cost"] = spent.usd_per_million_output_tokens or spent.usd_per_million_input_tokens or 0.0
         found["energy"] = spent.joules_per_token or 0.0
+    found |= {pool_name(pool): pool.busy_fraction for pool in result.pools}
+    found |= {link_name(link): link.time_s for link in result.links}
     for row in result.ops:
         found[row.op] = row.time_s
         segment = result.placed.graph.op(row.op).segment

@@ -8,6 +8,7 @@ of HWMODEL_PLUGINS); those without ``KIND`` are shared pieces.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -36,18 +37,27 @@ def start_without_blas() -> None:
 
 @cache
 def announce_compiling(tell: Callable[[], None]) -> None:
-    """Call `tell` once, when the first kernel is about to be compiled and not read from the cache: seconds of silence else."""
+    """Call `tell` once, when the first kernel is about to be compiled and not read from the cache: seconds of silence else.
+
+    While one is compiled no garbage is collected: what numba builds lives until it is done, looking it over takes an eighth.
+    """
     event = importlib.import_module("numba.core.event")
 
-    class Once(event.Listener):  # type: ignore[misc, name-defined]
+    class Compiling(event.Listener):  # type: ignore[misc, name-defined]
+        depth = 0
+
         def on_start(self, _: object) -> None:
-            event.unregister("numba:compile", self)
-            tell()
+            once()
+            self.depth += 1
+            gc.disable()
 
         def on_end(self, _: object) -> None:
-            """Nothing to do."""
+            self.depth -= 1
+            if self.depth == 0:
+                gc.enable()
 
-    event.register("numba:compile", Once())
+    once = cache(tell)
+    event.register("numba:compile", Compiling())
 
 
 @cache

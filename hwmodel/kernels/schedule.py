@@ -16,13 +16,15 @@ turned round, ops that read an op; seconds : (ops,) s.
 import numpy as np
 from numba import njit
 
+from hwmodel.kernels.bare import bare
+
 INPUT = -1
 """The op reads what the layer below left: the output of its last op."""
 PREVIOUS = -2
 """The op may start when the layer below starts: weights fetched one layer ahead."""
 
 
-@njit(cache=True)
+@bare
 def push(heap: np.ndarray, length: int, time: np.ndarray, order: np.ndarray, item: int) -> int:
     """Put an item on a binary heap that is sorted by time (s), then order; the new length."""
     i = length
@@ -37,7 +39,7 @@ def push(heap: np.ndarray, length: int, time: np.ndarray, order: np.ndarray, ite
     return length + 1
 
 
-@njit(cache=True)
+@bare
 def pop(heap: np.ndarray, length: int, time: np.ndarray, order: np.ndarray) -> int:
     """Take the first item off the heap of `length` items."""
     first = heap[0]
@@ -61,7 +63,7 @@ def pop(heap: np.ndarray, length: int, time: np.ndarray, order: np.ndarray) -> i
     return first
 
 
-@njit(cache=True)
+@bare
 def cut_blocks(
     segment: np.ndarray, stage: np.ndarray, tasks: np.ndarray, lane: np.ndarray, inputs: np.ndarray, input_: np.ndarray,
     base: np.ndarray, batches: int, lanes: int, block: np.ndarray, head: np.ndarray, order: np.ndarray, waits: np.ndarray,
@@ -164,7 +166,7 @@ def exact(
     return last
 
 
-@njit(cache=True)
+@bare
 def source(wanted: int, b: int, layer: int, base: np.ndarray, segment: np.ndarray, tasks: np.ndarray, width: int) -> int:
     """Instance of the op that an input names; -1 when nothing is waited for."""
     if wanted >= 0:
@@ -175,7 +177,7 @@ def source(wanted: int, b: int, layer: int, base: np.ndarray, segment: np.ndarra
     return b * width + base[below + 1] - 1
 
 
-@njit(cache=True)
+@bare
 def release(
     instance: int,
     by: int,

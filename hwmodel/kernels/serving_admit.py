@@ -46,6 +46,8 @@ def preempt_last(s: Serving, k: int) -> int:
     s.inst[k, c.BATCH] = last
     release(s, k, r)
     s.req[r, c.TAKE] = 0
+    if s.req[r, c.MADE] == 0:
+        s.when[r, c.BEGUN] = -1.0
     s.req[r, c.PREEMPTED] += 1
     s.inst[k, c.PREEMPTIONS] += 1
     wait_first(s, k, r)
@@ -69,19 +71,24 @@ def unpin(s: Serving, k: int, r: int) -> bool:
 @inner
 def grow(s: Serving, k: int, r: int, take: int) -> bool:
     """Room for `take` more tokens of a running request; the latest are preempted for it. False: it was the latest itself."""
+    if pages_for(s, k, r, s.req[r, c.COMPUTED] + take) > s.req[r, c.PAGES] and not more_pages(s, k, r, take):
+        return False
+    s.req[r, c.TAKE] = take
+    return True
+
+
+@inner
+def more_pages(s: Serving, k: int, r: int, take: int) -> bool:
+    """Pages for `take` more tokens of a running request; False when it gave up its own."""
     while True:
         pages = pages_for(s, k, r, s.req[r, c.COMPUTED] + take) - s.req[r, c.PAGES]
-        if pages <= 0:
-            break
         if allocate(s, k, pages, 0):
             s.req[r, c.PAGES] += pages
-            break
+            return True
         if unpin(s, k, s.inst[k, c.HEAD]):
             continue
         if preempt_last(s, k) == r:
             return False
-    s.req[r, c.TAKE] = take
-    return True
 
 
 @inner
@@ -119,7 +126,7 @@ def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int,
     s.req[r, c.COMPUTED] = (units + more) * s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]
     if s.when[r, c.SCHEDULED] < 0:
         s.req[r, c.LOADED] = more * s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]
-    s.when[r, c.LOADING_S] += done - now
+        s.when[r, c.LOADING_S] += done - now
     leave_queue(s, k)
     s.inst[k, c.INFLIGHT] += 1
     s.req[r, c.STATE] = c.LOADING

@@ -26,10 +26,11 @@ N_REQUEST = 20
 # requests, times in s: (requests, N_TIME)
 ARRIVAL, SCHEDULED, FIRST, LAST, FINISH = 0, 1, 2, 3, 4
 """Arrived; first scheduled; first token; latest token; answer complete. -1: not yet."""
-LOADING_S, TRANSFER_S, GAP_S = 5, 6, 7
-"""Spent on reading KV from lower tiers; from the end of its prefill to the end of its KV transfer; from the end of what it
-waits for to its arrival."""
-N_TIME = 8
+LOADING_S, TRANSFER_S, GAP_S, BEGUN = 5, 6, 7, 8
+"""Spent on reading KV from lower tiers before it was first scheduled; from the end of its prefill to the end of its KV
+transfer; from the end of what it waits for to its arrival; when the computing began that led to its first token: later than
+it was first scheduled if that was lost to a preemption."""
+N_TIME = 9
 
 # states
 PENDING, WAITING, RUNNING, LOADING, STAGED, MOVING, FINISHED, REJECTED = 0, 1, 2, 3, 4, 5, 6, 7
@@ -120,8 +121,13 @@ AGES_PER_OCTAVE = 8
 
 BY_TOKENS, BY_SEQUENCES, BY_CONTEXT, BY_CHUNKS, BY_NEW, BY_CACHED = 0, 1, 2, 3, 4, 5
 """Axes of the step tables."""
-LINEAR, SHARED, HEAD_TABLE, DECODE_TABLE, PREFILL_TABLE, LANES = 6, 7, 8, 9, 10, 11
-"""Rows of `axis` that say where the step tables begin; of LANES also how many there are."""
+LINEAR, SHARED, HEAD_TABLE, DECODE_TABLE, PREFILL_TABLE, LANES, CROWDING = 6, 7, 8, 9, 10, 11, 12
+"""Rows of `axis` that say where the step tables begin; of LANES and CROWDING also how many there are: lanes, micro-batches."""
+BY_CROWD = 13
+"""The axis of tokens of the table of crowding: row of `axis`; in `axes` it is the one behind the first six."""
+CROWD_NODES = 6
+BEYOND = 64
+"""Steps of the share of a micro-batch's time that is beyond its tokens, in the table of crowding."""
 
 BINS_PER_OCTAVE, OCTAVES = 128, 40
 """Histogram of token gaps: bins a factor 2^(1/128) wide from 2^-20 s up."""
@@ -129,14 +135,14 @@ BINS_PER_OCTAVE, OCTAVES = 128, 40
 TOTAL_GAP_S, LONGEST_GAP_S, GAPS, NEXT_ENTRY, CLOCK, BACKWARDS = 0, 1, 2, 3, 4, 5
 """Totals of a run: gaps between tokens (sum, longest, number); whose turn it is; time of the last event, and how often the
 clock went back (never)."""
-SERIES, EVERY, SKIPPED = 6, 7, 8
-"""Rows of the time series; of how many turns of the loop each is the first; turns since the last row."""
+SERIES, SPACING_S, ROW_BEGUN = 6, 7, 8
+"""Rows of the time series; how long (s) each is at least; when the one that is open began, -1 before the first event."""
 N_TOTAL = 9
 
-AT_S, RUNNING_, WAITING_, LOADING_, USED_PAGES, IDLE_PAGES = 0, 1, 2, 3, 4, 5
-"""Columns of the time series: s; requests in batches, in queues, with KV on the way; pages that requests hold, pages of units
-that nobody holds; of all instances."""
-N_SERIES = 6
+AT_S, RUNNING_, WAITING_, LOADING_, USED_PAGES, IDLE_PAGES, INSIDE = 0, 1, 2, 3, 4, 5, 6
+"""Columns of the time series: when a row begins (s); then means over it, of all instances: requests in batches, in queues, with
+KV on the way; pages that requests hold, pages of units that nobody holds; requests that have arrived and are not answered."""
+N_SERIES = 7
 
 
 class Serving(NamedTuple):
@@ -167,11 +173,12 @@ class Serving(NamedTuple):
     table: np.ndarray
     """(kinds, values) s: the step tables of each kind of instance, one behind the other: over tokens of a rank, over tokens,
     over sequences, over (sequences, context), over (chunks, new, cached tokens); then, lane by lane, over tokens of a rank,
-    over tokens, and the share that the lane has of the head, of decode and of prefill attention."""
+    over tokens, and the share that the lane has of the head, of decode and of prefill attention; last, where there is one, over
+    (micro-batches, tokens, share) the schedule over its bound."""
     axes: np.ndarray
-    """(kinds, 6, nodes) float: nodes of tokens, sequences, contexts, chunks, new and cached tokens of a chunk."""
+    """(kinds, 7, nodes) float: nodes of tokens, sequences, contexts, chunks, new and cached tokens of a chunk; of crowding."""
     axis: np.ndarray
-    """(kinds, 12, 3) int: how each axis is spaced (dense nodes, nodes per octave, nodes), then where each table begins."""
+    """(kinds, 14, 3) int: how each axis is spaced (dense nodes, nodes per octave, nodes), then where each table begins."""
     gaps: np.ndarray
     """(bins,) int: histogram of gaps between tokens."""
     total: np.ndarray
@@ -186,4 +193,6 @@ class Serving(NamedTuple):
     """(lists, ages): what a unit is worth, by forecast and the time since its last use; -inf: no place below the first tier.
     The last is that of conversations that have come back and wait, the one before of copies of what a higher tier has."""
     series: np.ndarray = np.zeros((0, N_SERIES))
-    """(rows, N_SERIES) float: the state of all instances over time."""
+    """(rows, N_SERIES) float: the state of all instances over time; the last row is the state at the end."""
+    noted: np.ndarray = np.zeros((2, N_SERIES))
+    """(instances + 2, N_SERIES) float: the state of each instance, of all of them, and the integral of it over the open row."""

@@ -57,8 +57,10 @@ def measure(s: Serving, k: int, now: float) -> float:
                 s.rank[k, s.req[r, c.RANK], c.RANK_ROWS] += 1.0
                 s.rank[k, s.req[r, c.RANK], c.RANK_CONTEXT] += s.req[r, c.COMPUTED]
         elif take > 0:
-            if s.when[r, c.SCHEDULED] < 0:
-                s.when[r, c.SCHEDULED] = now
+            if s.when[r, c.BEGUN] < 0:
+                s.when[r, c.BEGUN] = now
+                if s.when[r, c.SCHEDULED] < 0:
+                    s.when[r, c.SCHEDULED] = now
             new += take
             chunks += 1
             last = s.req[r, c.COMPUTED] + take == s.req[r, c.PROMPT] + s.req[r, c.MADE]
@@ -204,4 +206,5 @@ def answer(s: Serving, k: int, r: int, now: float) -> None:
     release(s, k, r)
     s.when[r, c.FINISH] = now
     s.req[r, c.STATE] = c.FINISHED
+    s.noted[s.inst.shape[0], c.INSIDE] -= 1.0
     s.inst[k, c.LIVE] -= 1

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.reference import by_reference
 from hwmodel.kernels.schedule import pop, push
 from hwmodel.kernels.serving_admit import join
 from hwmodel.kernels.serving_columns import Serving
@@ -12,6 +13,7 @@ from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import allocate, let_go, publish
 from hwmodel.kernels.serving_queue import put_last, take_first, wait_first, wait_last
 from hwmodel.kernels.serving_routing import decoder, entry, refusal
+from hwmodel.kernels.serving_series import end_series, note_state, pass_time
 from hwmodel.kernels.serving_tiers import came_back
 
 NEVER = np.inf
@@ -29,6 +31,7 @@ def arrive(s: Serving, r: int, now: float, routing: int, pairs: bool) -> int:
         s.req[r, c.STATE] = c.REJECTED
         s.req[r, c.REASON] = why
         return -1
+    s.noted[s.inst.shape[0], c.INSIDE] += 1.0
     s.req[r, c.AT] = k
     s.req[r, c.GOAL] = 1 if s.inst[k, c.ROLE] == c.PREFILL_ONLY else s.req[r, c.OUTPUT]
     s.inst[k, c.LIVE] += 1
@@ -126,6 +129,7 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
 
     arrivals : (open,) int, requests that arrive at their own time (``when[:, ARRIVAL]``, s), in order of it
     """
+    s = by_reference(s)
     n, instances = s.req.shape[0], s.inst.shape[0]
     ready, heap, order = np.zeros(n), np.zeros(n, np.int64), np.arange(n)
     ends, running, rank = np.zeros(instances), np.zeros(instances, np.int64), np.arange(instances)
@@ -144,9 +148,11 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
         if busy > 0:
             now = min(now, ends[running[0]])
         if now == NEVER:
+            end_series(s)
             return iterations
         if now < s.total[c.CLOCK]:
             s.total[c.BACKWARDS] += 1
+        pass_time(s, now)
         s.total[c.CLOCK] = now
         hit = 0
         while at < arrivals.shape[0] and s.when[arrivals[at], c.ARRIVAL] <= now:
@@ -191,34 +197,7 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
                 if s.inst[k, c.BUSY] == 1:
                     ends[k] = s.meter[k, c.END]
                     busy = push(running, busy, ends, rank, k)
-        note_state(s, now)
-
-
-@inner
-def note_state(s: Serving, now: float) -> None:
-    """Add a row to the time series: every turn at first; when the rows are full every other goes, and half as many come."""
-    s.total[c.SKIPPED] += 1
-    if s.total[c.SKIPPED] < s.total[c.EVERY]:
-        return
-    s.total[c.SKIPPED] = 0
-    row = int(s.total[c.SERIES])
-    if row == s.series.shape[0]:
-        row = (row + 1) // 2
-        for i in range(1, row):
-            for j in range(c.N_SERIES):
-                s.series[i, j] = s.series[2 * i, j]
-        s.total[c.EVERY] *= 2
-    for j in range(c.N_SERIES):
-        s.series[row, j] = 0.0
-    s.series[row, c.AT_S] = now
-    for k in range(s.inst.shape[0]):
-        idle = s.inst[k, c.EVICTABLE] * s.inst[k, c.PER_UNIT]
-        s.series[row, c.RUNNING_] += s.inst[k, c.BATCH]
-        s.series[row, c.WAITING_] += s.inst[k, c.QUEUED]
-        s.series[row, c.LOADING_] += s.inst[k, c.INFLIGHT]
-        s.series[row, c.USED_PAGES] += s.inst[k, c.CAPACITY] - s.inst[k, c.FREE] - idle
-        s.series[row, c.IDLE_PAGES] += idle
-    s.total[c.SERIES] = row + 1
+            note_state(s, k)
 
 
 @inner

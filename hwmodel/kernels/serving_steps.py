@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.reference import by_reference
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
 
@@ -142,6 +143,7 @@ def period_s(
     head_s = along(s, kind, c.HEAD_TABLE, sequences, c.BY_SEQUENCES)
     time = value(s, kind, s.axis[kind, c.LINEAR, 0], i, part) + value(s, kind, s.axis[kind, c.SHARED, 0], j, share)
     time += head_s + decode_s + prefill_s
+    own_s = time
     start, lanes, width = s.axis[kind, c.LANES, 0], s.axis[kind, c.LANES, 1], s.axis[kind, c.BY_TOKENS, 2]
     for lane in range(lanes):
         at = start + lane * (2 * width + 3)
@@ -149,7 +151,23 @@ def period_s(
         at += 2 * width
         busy += s.table[kind, at] * head_s + s.table[kind, at + 1] * decode_s + s.table[kind, at + 2] * prefill_s
         time = max(time, parts * busy)
+    if s.axis[kind, c.CROWDING, 1] > 0:
+        time *= crowded(s, kind, parts, tokens, s.inst[k, c.RANKS], value(s, kind, s.axis[kind, c.SHARED, 0], j, share), own_s)
     return time
+
+
+@inner
+def crowded(s: Serving, kind: int, parts: int, tokens: float, ranks: int, shared_s: float, all_s: float) -> float:
+    """The schedule of `parts` micro-batches over its bound; all_s is the sum of one, shared_s that of its shared part."""
+    least_s = shared_s + along(s, kind, c.LINEAR, np.ceil(tokens / ranks), c.BY_TOKENS)
+    beyond = max(0.0, 1.0 - least_s / all_s) * c.BEYOND
+    i, part = place(tokens, s.axes[kind, c.CROWD_NODES], s.axis[kind, c.BY_CROWD])
+    nodes = s.axis[kind, c.BY_CROWD, 2]
+    j = min(int(beyond), c.BEYOND - 1)
+    at = s.axis[kind, c.CROWDING, 0] + ((parts - 1) * nodes + i) * (c.BEYOND + 1)
+    low = value(s, kind, at, j, beyond - j)
+    part = min(part, 1.0)  # beyond the last node it stays
+    return low + (value(s, kind, at + c.BEYOND + 1, j, beyond - j) - low) * part
 
 
 @njit(cache=True, error_model="numpy")
@@ -158,6 +176,7 @@ def steps_s(s: Serving, points: np.ndarray, out: np.ndarray) -> None:
 
     points : (points, 5); out : (points,), s
     """
+    s = by_reference(s)
     ranks = s.inst[0, c.RANKS]
     for i in range(points.shape[0]):
         rows, chunks, new = int(points[i, 0]), int(points[i, 2]), int(points[i, 3])

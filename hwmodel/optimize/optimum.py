@@ -189,6 +189,18 @@ def optimize(scenario: Scenario, goal: Goal | None = None, tpots: Sequence[float
     return Optimum(scenario, goal, answer, front, (*told, *dead), count, tuple(ready), dip)
 
 
+def prepared(scenario: Scenario, goal: Goal) -> list[Packed]:
+    """Every plan of a space that can run with one sequence at least, ready to be priced at any batch.
+
+    Raises
+    ------
+    InputError
+        For a model and formats that cannot be lowered.
+    """
+    lowered = lower(scenario.model, scenario.workload.phase, scenario.formats, scenario.workload.drafts)
+    return _prepare(scenario, goal, lowered, 1)[0]
+
+
 def _check_known(scenario: Scenario, goal: Goal) -> None:
     needs = {"tokens_per_s_per_usd": "price", "usd_per_mtok": "price", "joules_per_token": "power"}.get(goal.objective)
     if needs is None:

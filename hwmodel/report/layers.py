@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from html import escape
 
 from hwmodel.report import svg
-from hwmodel.report.markup import Data, colours, explanation, legend, percent, seconds, size, work, zoomed
+from hwmodel.report.markup import (
+    Data,
+    colours,
+    explanation,
+    legend,
+    percent,
+    seconds,
+    size,
+    text_of,
+    why,
+    work,
+    zoomed,
+)
 from hwmodel.report.page import Page
 
 PARTS = ("c-weights", "c-kv", "c-act", "c-mem3", "c-mem1", "c-mem2", "c-overhead", "c-reserve")
@@ -21,8 +33,16 @@ def bottlenecks(page: Page) -> str:
     picture = _columns(answer, kinds)
     return (
         f"<h2>Bottlenecks, layer by layer</h2>{legend(seen)}{zoomed('layer-chart', picture, order=True)}"
-        f"<h3>Kinds of layers, by op</h3>{_by_op(answer)}<h3>Ops</h3>{_table(page)}"
+        f"<h3>Kinds of layers, by op</h3>{_by_op(answer)}{_formulas(page)}<h3>Ops</h3>{_table(page)}"
     )
+
+
+def _formulas(page: Page) -> str:
+    """Links to the formula of every kind of layer."""
+    named = [(str(op["op"]), str(op["layer_kind"])) for op in page.answer["ops"]]
+    names = {op.partition(".")[0]: kind for op, kind in named if "." in op}
+    found = [text_of(why(name, kind, page.explained)) for name, kind in names.items() if name in page.explained]
+    return f'<p class="faint">As formulas: {", ".join(found)}.</p>' if found else ""
 
 
 def _kinds(answer: Data) -> dict[str, list[Data]]:

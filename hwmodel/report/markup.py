@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from hwmodel.spec.units import show
 
 Data = Mapping[str, Any]
+
+
+class Markup(str):
+    """Text of the page itself, escaped already."""
+
+    __slots__ = ()
+
+
+def why(name: str, said: str, explained: Container[str]) -> str:
+    """A text that leads to the explanation of a number, where there is one."""
+    return Markup(f'<a href="#why-{escape(name)}">{escape(said)}</a>') if name in explained else said
+
+
+def text_of(cell: str) -> str:
+    """A cell as it stands in the page."""
+    return cell if isinstance(cell, Markup) else escape(str(cell))
 
 
 def seconds(value: float) -> str:
@@ -39,7 +55,8 @@ def percent(value: float) -> str:
 
 def tile(name: str, value: str, below: str = "", why: str = "") -> str:
     """A headline number that leads to its explanation."""
-    inside = f"<span>{escape(name)}</span><b>{escape(value)}</b><span>{escape(below)}</span>"
+    parted = value.replace(":", ":\u200b")  # a line may end behind a colon
+    inside = f"<span>{escape(name)}</span><b>{escape(parted)}</b><span>{escape(below)}</span>"
     return f'<a class="tile" href="#why-{escape(why)}">{inside}</a>' if why else f'<div class="tile">{inside}</div>'
 
 
@@ -55,14 +72,14 @@ def listed(lines: Iterable[str]) -> str:
 
 
 def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, wide: Sequence[int] = ()) -> str:
-    """A table of text; the first `left` columns and the `wide` ones are text, the others numbers."""
+    """A table of text, escaped where it is no `Markup`; the first `left` columns and the `wide` ones are text, not numbers."""
 
     def kind(at: int) -> str:
         return ' class="l w"' if at in wide else ' class="l"' if at < left else ""
 
     head = "".join(f'<th scope="col"{kind(at)}>{escape(name)}</th>' for at, name in enumerate(heads))
     body = "".join(
-        "<tr>" + "".join(f"<td{kind(at)}>{escape(str(cell))}</td>" for at, cell in enumerate(row)) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td{kind(at)}>{text_of(cell)}</td>" for at, cell in enumerate(row)) + "</tr>" for row in rows
     )
     return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hwmodel.compare.tradeoff import tradeoff
 from hwmodel.explain import explain_all
 from hwmodel.figures import ceilings, dots, lanes_of, window
 from hwmodel.result import Result
+from hwmodel.scenario import Scenario
 from hwmodel.spec.errors import InputError, Problem, shortened
 
 Data = Mapping[str, Any]
@@ -32,12 +34,36 @@ class Page:
     """None of a saved answer, which does not hold the schedule."""
     file: str = ""
     """Of a saved answer."""
+    tradeoff: Data | None = None
+    """Curves of plans and where they cross; None of a saved answer, no curves and a reason where there is nothing to draw."""
+
+    @property
+    def explained(self) -> frozenset[str]:
+        """Names of what is explained."""
+        return frozenset(str(each["of"]) for each in self.explanations)
 
 
-def page_of(result: Result) -> Page:
-    """Everything about a result."""
+def page_of(result: Result, against: Sequence[Scenario] = ()) -> Page:
+    """Everything about a result, its front beside those of other scenarios.
+
+    Raises
+    ------
+    InputError
+        When a scenario it is set against is a step of another phase, or the step is mixed or a floor.
+    """
     explained = tuple(each.to_dict() for each in explain_all(result, ops=True))
-    return Page(result.to_dict(), explained, tuple(_rooflines(result)), _timeline(result))
+    return Page(result.to_dict(), explained, tuple(_rooflines(result)), _timeline(result), tradeoff=_tradeoff(result, against))
+
+
+def _tradeoff(result: Result, against: Sequence[Scenario]) -> Data:
+    why = ""
+    if result.placed.ideal:
+        why = "A floor has no other plans: nothing but bytes and arithmetic counts."
+    elif result.step.phase == "mixed":
+        why = "A mixed step is not one of many batches: its prompts and its tokens grow apart."
+    if why and against:
+        raise InputError(f"--against compares decode or prefill steps; {why[0].lower()}{why[1:]}")
+    return {"curves": [], "crossovers": [], "reason": why} if why else tradeoff(result.placed, against).to_dict()
 
 
 def page_from(path: str | Path) -> Page:

@@ -19,10 +19,13 @@ from hwmodel.report.markup import (
     percent,
     seconds,
     size,
+    text_of,
     tile,
+    why,
     zoomed,
 )
 from hwmodel.report.page import Page
+from hwmodel.report.pareto import pareto
 from hwmodel.spec.units import show
 
 
@@ -40,39 +43,38 @@ BOUND_WORDS = {
 def verdict(page: Page) -> str:
     """Whether it runs, how fast, for how much, and what to know before believing it."""
     answer, step = page.answer, page.answer["step"]
-    explained = {str(each["of"]) for each in page.explanations}
 
-    def why(name: str) -> str:
-        return name if name in explained else ""
+    def led(name: str) -> str:
+        return name if name in page.explained else ""
 
     kind, said = ("good", "fits") if answer["feasible"] else ("bad", "does not run as planned")
     badge = f'<span class="badge {kind}">{said}</span>'
     around = ""
     if step["time_low_s"] < step["time_high_s"]:
         around = f"{seconds(step['time_low_s'])} to {seconds(step['time_high_s'])}"
-    tiles = [tile("time per output token (TPOT)", seconds(step["tpot_s"]), around, why("tpot"))] if "tpot_s" in step else []
+    tiles = [tile("time per output token (TPOT)", seconds(step["tpot_s"]), around, led("tpot"))] if "tpot_s" in step else []
     if "ttft_s" in step:
-        tiles.append(tile("time to first token (TTFT)", seconds(step["ttft_s"]), around, why("step")))
-    tiles.append(tile("tokens/s of one user", number(step["tokens_per_s_per_user"]), "interactivity", why("tpot")))
+        tiles.append(tile("time to first token (TTFT)", seconds(step["ttft_s"]), around, led("step")))
+    tiles.append(tile("tokens/s of one user", number(step["tokens_per_s_per_user"]), "interactivity", led("tpot")))
     each = f"{number(step['tokens_per_s_per_chip'])} per chip"
-    tiles.append(tile("tokens/s, all users", number(step["tokens_per_s"]), each, why("throughput")))
-    tiles += _money(answer["cost"], why) if answer.get("cost") else []
-    tiles.append(tile("bound by", step["bound"], _words(step["bound"]), why("step")))
+    tiles.append(tile("tokens/s, all users", number(step["tokens_per_s"]), each, led("throughput")))
+    tiles += _money(answer["cost"], led) if answer.get("cost") else []
+    tiles.append(tile("bound by", step["bound"], _words(step["bound"]), led("step")))
     reasons = f"<h3>Why not</h3>{listed(answer['reasons'])}" if answer["reasons"] else ""
     return f'{badge}<p class="lead">{escape(_sentence(answer))}</p><div class="tiles">{"".join(tiles)}</div>{reasons}'
 
 
-def _money(cost: Data, why: Callable[[str], str]) -> list[str]:
+def _money(cost: Data, led: Callable[[str], str]) -> list[str]:
     made, taken = cost.get("usd_per_million_output_tokens"), cost.get("usd_per_million_input_tokens")
     name, usd = ("USD per Mtok output", made) if made is not None else ("USD per Mtok input", taken)
     low, high = cost.get("usd_per_million_low"), cost.get("usd_per_million_high")
     around = f"{float(low):.3g} to {float(high):.3g}" if low and high else ""
-    tiles = [tile(name, f"{float(usd or 0):.3g}", around, why("cost"))]
+    tiles = [tile(name, f"{float(usd or 0):.3g}", around, led("cost"))]
     joules = cost.get("joules_per_token")
     if joules is not None:
         most = cost.get("joules_per_token_at_tdp")
         below = f"at most {float(most):.3g}" if most else ""
-        tiles.append(tile("joules per token", f"{float(joules):.3g}", below, why("energy")))
+        tiles.append(tile("joules per token", f"{float(joules):.3g}", below, led("energy")))
     return tiles
 
 
@@ -121,7 +123,8 @@ def memory(page: Page) -> str:
         pictures.append(f"<div>{picture}</div>")
     columns = ("capacity_bytes", "weights_bytes", "kv_bytes", "activation_bytes", "reserve_bytes")
     cells = [
-        (row["pool"], row["tier"], *(size(row.get(key, 0.0)) for key in columns),
+        (row["pool"], why(f"memory:{row['pool']}:{row['tier']}", str(row["tier"]), page.explained),
+         *(size(row.get(key, 0.0)) for key in columns),
          size(row["free_bytes"]) if row["free_bytes"] >= 0 else "-" + size(-row["free_bytes"]))
         for row in bars
     ]  # fmt: skip
@@ -144,14 +147,24 @@ def pools(page: Page) -> str:
         }
         rows.append((f"{row['pool']}: {int(row['count']):,} × {row['chip']}", f"busy {percent(row['busy_fraction'])}", parts))
     picture = svg.stacked(rows, "share of the step by what bounds it, one chip of each pool")
+    busy = [
+        (why(f"pool:{row['pool']}", str(row["pool"]), page.explained), percent(row["busy_fraction"]),
+         *(percent(row["bound_s"].get(key, 0.0) / step) for key in names))
+        for row in page.answer["pools"]
+    ]  # fmt: skip
+    table = grid(("pool", "busy", *names.values()), busy)
     links = [
-        (f"{row['from']} → {row['to']}" if row["from"] != row["to"] else f"inside {row['from']}", size(row["bytes"]),
-         seconds(row["time_s"]), percent(row["busy_fraction"]))
+        (why(f"link:{row['from']}>{row['to']}", _way(row), page.explained), size(row["bytes"]), seconds(row["time_s"]),
+         percent(row["busy_fraction"]))
         for row in page.answer["links"]
     ]  # fmt: skip
-    table = "<h3>Links</h3>" + grid(("link", "bytes per step", "time", "busy"), links) if links else ""
+    table += "<h3>Links</h3>" + grid(("link", "bytes per step", "time", "busy"), links) if links else ""
     keys = legend({said: kinds[key] for key, said in names.items()})
     return f"<h2>Pools: where the step goes</h2>{keys}{picture}{table}"
+
+
+def _way(row: Data) -> str:
+    return f"{row['from']} → {row['to']}" if row["from"] != row["to"] else f"inside {row['from']}"
 
 
 def roofline(page: Page) -> str:
@@ -176,7 +189,10 @@ def roofline(page: Page) -> str:
         return ""
     seen = {str(dot["bound"]): kinds[str(dot["bound"])] for roof in page.rooflines for dot in roof["dots"]
             if str(dot["bound"]) in kinds}  # fmt: skip
-    note = '<p class="faint">FLOP per byte across, FLOP/s up, both logarithmic; the area of a dot is its share of the step.</p>'
+    note = (
+        '<p class="faint">FLOP per byte across, FLOP/s up, both logarithmic; the area of a dot is its share of the step. '
+        '<a href="#ops-table">The table of ops</a> has the formula of each.</p>'
+    )
     kind = "two" if len(pictures) > 1 else "one"
     return f'<h2>Roofline</h2>{note}{legend(seen)}<div class="{kind}">{"".join(pictures)}</div>'
 
@@ -242,7 +258,9 @@ def cost(page: Page) -> str:
         total = f"{float(spent['joules_per_token']):.3g} J" if spent.get("joules_per_token") is not None else ""
         parts.append("<h3>Energy of a token</h3>" + svg.stacked([("by use", total, bar)], "energy of a token by use"))
         parts.append(legend({name: kind for name, (_, kind, _) in bar.items()}))
-    parts.append(f'<p class="faint">{escape(str(spent.get("basis", "")))}</p>')
+    known = [text_of(why(name, name, page.explained)) for name in ("cost", "energy") if name in page.explained]
+    said = f" As formulas: {', '.join(known)}." if known else ""
+    parts.append(f'<p class="faint">{escape(str(spent.get("basis", "")))}.{said}</p>')
     return "".join(parts)
 
 
@@ -263,12 +281,13 @@ def sensitivity(page: Page) -> str:
             pairs = [(str(row["input"]), float(row["elasticity"])) for row in each["most_sensitive"]]
             moved = [(name, value, f"{value:+.2f} %", "c-up" if value > 0 else "c-down") for name, value in pairs]
             picture = svg.tornado(moved, f"elasticities of {each['of']}")
-            parts.append(f"<h3>{escape(str(each['of']))}: per 1 % more of the input</h3>{picture}")
+            name = text_of(why(str(each["of"]), str(each["of"]), page.explained))
+            parts.append(f"<h3>{name}: per 1 % more of the input</h3>{picture}")
     inside = "".join(f"<div>{part}</div>" for part in parts)
     return f'<h2>Sensitivity</h2><div class="two">{inside}</div>' if parts else ""
 
 
-def why(page: Page) -> str:
+def formulas(page: Page) -> str:
     """Totals as formulas."""
     ops = {str(row["op"]) for row in page.answer["ops"]}
     found = []
@@ -338,9 +357,10 @@ SECTIONS: dict[str, tuple[str, Callable[[Page], str]]] = {
     "layers": ("Bottlenecks", bottlenecks),
     "roofline": ("Roofline", roofline),
     "timeline": ("Timeline", timeline),
+    "pareto": ("Pareto", pareto),
     "cost": ("Cost", cost),
     "sensitivity": ("Sensitivity", sensitivity),
-    "why": ("Explained", why),
+    "why": ("Explained", formulas),
     "doubts": ("Sources", doubts),
     "inputs": ("Inputs", inputs),
 }

@@ -9,6 +9,8 @@ from rich.text import Text
 
 from hwmodel.report.tables import table
 
+MOST_CLASSES = 12
+"""Of a table in text."""
 ROWS = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"), ("queue", "queue_s"))
 
 
@@ -23,6 +25,8 @@ def served(found: dict[str, Any]) -> RenderableType:
         Text(found["scenario"], style="bold"), Text(head),
         table("", ("latency", "mean", "p50", "p90", "p99", "max"), cells, 1), _totals(found), _pools(found),
     ]  # fmt: skip
+    if len(classes := found["goodput"]["classes"]) > 1:
+        parts.insert(-1, _classes(classes))
     if found["tiers"]:
         kept = [(t["tier"], _gb(t["capacity_bytes"]), _gb(t["peak_bytes"]), f"{t['hits']:,}", _gb(t["read_bytes"]),
                  _gb(t["written_bytes"]), _life(t)) for t in found["tiers"]]  # fmt: skip
@@ -30,6 +34,24 @@ def served(found: dict[str, Any]) -> RenderableType:
     if "find" in found:
         parts += ["", *_searched(found["find"])]
     return Group(*parts)
+
+
+def _classes(classes: list[dict[str, Any]]) -> RenderableType:
+    """Goodput of each class under its own targets; of many those with most requests."""
+    most = sorted(classes, key=lambda one: -one["requests"])[:MOST_CLASSES]
+    cells = [
+        (one["class"], f"{one['requests']:,}", f"{one['share']:.1%}", f"{one['requests_per_s']:.3g}/s",
+         *(_s(one[key][part]) if one[key] else "" for key in ("ttft_s", "tpot_s") for part in ("mean", "p99")),
+         _slo(one["slo"]))
+        for one in classes if one in most
+    ]  # fmt: skip
+    head = ("class", "requests", "good", "goodput", "TTFT mean", "p99", "TPOT mean", "p99", "targets")
+    left = len(classes) - len(cells)
+    return table("", head, [*cells, *([(f"{left} more classes",) + ("",) * (len(head) - 1)] if left else [])], 1)
+
+
+def _slo(slo: dict[str, float]) -> str:
+    return ", ".join(f"{name.removesuffix('_s').upper()} {_s(limit)}" for name, limit in slo.items()) or "no target"
 
 
 def _searched(found: dict[str, Any]) -> list[RenderableType]:
@@ -75,7 +97,7 @@ def _kept(found: dict[str, Any]) -> str:
 
 def _totals(found: dict[str, Any]) -> RenderableType:
     good, floor = found["goodput"], found["floor"]
-    slo = ", ".join(f"{name.removesuffix('_s').upper()} {_s(limit)}" for name, limit in good["slo"].items()) or "no target"
+    slo = _slo(good["slo"])
     lines = [
         ("goodput", f"{good['share']:.1%} of the requests, {good['requests_per_s']:.3g}/s ({slo})"),
         *((("", _doubt(good["doubt"])),) if "doubt" in good else ()),
@@ -87,17 +109,43 @@ def _totals(found: dict[str, Any]) -> RenderableType:
         ("physical floor", f"TTFT {_s(floor['ttft_s'])}, TPOT {_s(floor['tpot_s'])}: the mean prompt and one sequence alone"),
     ]  # fmt: skip
     if slow := found["ttft_slowest"]:
-        parts = ", ".join(f"{name} {_s(slow[f'{name}_s'])}" for name in ("queue", "load", "prefill") if slow[f"{name}_s"])
+        parts = ", ".join(
+            f"{name} {_s(slow[f'{name}_s'])}"
+            for name in ("queue", "load", "prefill", "transfer", "preemption")
+            if slow[f"{name}_s"]
+        )
         lines.append(("slowest 1 %", f"TTFT {_s(slow['ttft_s'])}: {parts}"))
+    if moved := found["transfer_s"]:
+        lines.append(("KV transfer", f"{_s(moved['mean'])} on average, p99 {_s(moved['p99'])}: before the second token"))
     if session := found["sessions"]:
-        told = f"{session['finished']:,} finished, {_s(session['time_s']['mean'])} each on average"
-        lines.append(("sessions", told + (f", {session['usd']:.3g} USD each" if session["usd"] else "")))
-    if found["cost"]:
-        lines.append(("cost", f"{found['cost']['usd_per_million_output_tokens']:.3g} USD per million output tokens"))
+        told = f"{session['finished']:,} finished; on average {_s(session['time_s']['mean'])}"
+        told += f", {session['usd']:.3g} USD" if session["usd"] else ""
+        told += f", {_j(session['joules'])}" if session["joules"] else ""
+        lines.append(("sessions", told + " each"))
+    if spent := found["cost"]:
+        told = f"{spent['usd_per_million_output_tokens']:.3g} USD per million output tokens"
+        joules = spent["joules_per_output_token"]
+        lines.append(("cost", told + (f", {joules:.3g} J per output token" if joules else "")))
+    lines += [
+        ("" if i else "theory", _check(one)) for i, one in enumerate(c for c in found["checks"] if c["relation"] != "at least")
+    ]
     steps = [
-        f"{item['pool']}: tables within {item['worst']:.2%} of {item['points']} exact steps" for item in found["step_times"]
+        f"{item['pool']}: tables within {item['worst']:.2%} of {item['points']} exact steps, {item['mean']:.2%} on average"
+        for item in found["step_times"]
     ]
     return table("", ("", ""), [*lines, *(("step times", text) for text in steps)], 2)
+
+
+def _check(one: dict[str, Any]) -> str:
+    """A simulated number beside what theory says of it."""
+    share = one["name"] == "prefix hits"
+    simulated, theory = (f"{one[key]:.1%}" if share else f"{one[key]:.4g}" for key in ("simulated", "theory"))
+    return f"{one['name']} {simulated}; {theory} {one['relation']}: {one['note']}"
+
+
+def _j(value: float) -> str:
+    size, unit = next((size, unit) for size, unit in ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J")) if value >= size or size == 1)
+    return f"{value / size:.3g} {unit}"
 
 
 def _pools(found: dict[str, Any]) -> RenderableType:

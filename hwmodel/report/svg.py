@@ -144,7 +144,7 @@ def roofline(
             continue
         drawn.append(line(across(start), down(start * rate), across(end), down(end * rate), "roof"))
         at = start * (end / start) ** (0.45 + 0.2 * (index % 2))  # the first left of its line, the next right
-        side = -0.8 if index % 2 == 0 else 0.8
+        side = -0.8 if index % 2 == 0 and across(at) > 30 else 0.8
         names.append(text(across(at) + side, down(at * rate) + 5 * side, said[tier], "t halo", "end" if side < 0 else "start"))
     for dtype, peak in peaks.items():
         drawn.append(line(across(peak / max(tiers.values())), down(peak), 100, down(peak), "roof"))

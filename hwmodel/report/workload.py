@@ -9,6 +9,9 @@ from rich.text import Text
 
 from hwmodel.report.tables import table
 
+MOST_CLASSES = 12
+"""Of a table in text: those with most requests."""
+
 
 def overview_answer(found: dict[str, Any]) -> RenderableType:
     """The JSON of ``hwmodel trace`` as people read it."""
@@ -22,6 +25,10 @@ def overview_answer(found: dict[str, Any]) -> RenderableType:
         lines.append(("sessions", f"{s['sessions']:,}, {s['calls_per_session']:.1f} calls each"))
     lines.append(("cache without limit", f"hits {s['unlimited_hit']:.1%} of the input tokens"))
     parts: list[RenderableType] = [Text(found["trace"], style="bold"), table("", ("", ""), lines, 2)]
+    if len(classes := found["classes"]) > 1:
+        kinds = [(one["class"], f"{one['requests']:,}", f"{one['prompt_mean']:,.0f}", f"{one['prompt_p99']:,.0f}",
+                  f"{one['output_mean']:,.0f}") for one in classes[:MOST_CLASSES]]  # fmt: skip
+        parts.append(table("", ("class", "requests", "prompt, mean", "p99", "output, mean"), kinds, 1))
     if times := found["hit_over_timeout"]:
         rows = [(_time(limit), f"{hit:.1%}", f"{held:,.0f}")
                 for limit, hit, held in zip(times["timeout_s"], times["hit"], times["held_tokens"], strict=True)]  # fmt: skip

@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 ROLES = {"mixed": c.MIXED, "prefill": c.PREFILL_ONLY, "decode": c.DECODE_ONLY}
 ROUTING = {"round_robin": c.ROUND_ROBIN, "least_loaded": c.LEAST_LOADED, "prefix": c.PREFIX_AWARE}
 SERIES = 4096
-"""Most rows of the time series."""
+"""Most rows of the time series, an even number."""
 REASONS = {
     c.TOO_LONG: "does not fit the KV cache even alone",
     c.OVER_BUDGET: "prompt longer than the tokens of an iteration, and prompts are not cut",
@@ -149,7 +149,7 @@ def conserved(run: Run, s: Serving) -> None:
     done, refused = run.finished, run.rejected
     per_unit = inst[:, c.PER_UNIT]
     held = inst[:, c.CAPACITY] - inst[:, c.FREE] - per_unit * inst[:, c.EVICTABLE]
-    ordered = run.when[done][:, [c.ARRIVAL, c.SCHEDULED, c.FIRST, c.LAST, c.FINISH]]
+    ordered = run.when[done][:, [c.ARRIVAL, c.SCHEDULED, c.BEGUN, c.FIRST, c.LAST, c.FINISH]]
     facts = {
         f"{int((~(done | refused)).sum())} requests neither finished nor rejected": bool((done | refused).all()),
         "a finished request made more or fewer tokens than asked": bool((req[done, c.MADE] == req[done, c.OUTPUT]).all()),
@@ -211,11 +211,12 @@ def _state(requests: Requests, fleet: Fleet) -> tuple[Serving, Ints]:
         starts=requests.starts.astype(np.int64), blocks=requests.blocks.astype(np.int64),
         cache=cache, used=np.zeros(cache.shape[1:], np.float32), worth=worth,
         forecast=np.zeros(n, np.int64) if requests.forecast is None else requests.forecast.astype(np.int64),
-        series=np.zeros((SERIES, c.N_SERIES)), gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64),
+        series=np.zeros((SERIES + 1, c.N_SERIES)), noted=np.zeros((len(members) + 2, c.N_SERIES)),
+        gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64),
         total=np.zeros(c.N_TOTAL), follow=_followers(requests), **stacked(kinds),
         **_tiers(members, tiers, fleet.page * per_unit, fleet.eviction),
     )  # fmt: skip
-    state.total[c.EVERY] = 1
+    state.total[c.ROW_BEGUN] = -1.0
     open_ = np.flatnonzero(requests.after < 0)
     return state, open_[np.argsort(requests.arrival_s[open_], kind="stable")]
 

@@ -43,6 +43,11 @@ class Grid:
         """In order."""
         return tuple(getattr(self, item.name) for item in fields(self))
 
+    @property
+    def crowd(self) -> Axis:
+        """Tokens of a micro-batch for which schedules are run."""
+        return Axis(16, 8, max(32, self.tokens.last))
+
 
 def fine(tokens: int, sequences: int) -> Grid:
     """Every count of tokens to 8,192, then 0.5 % apart."""

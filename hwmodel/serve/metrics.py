@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.serve.engine import Run
+from hwmodel.serve.requests import TARGETS
 
 Array = NDArray[np.float64]
 
@@ -77,12 +78,15 @@ def itl(run: Run) -> Quantiles | None:
 
 
 def within(run: Run, slo: Mapping[str, float]) -> NDArray[np.bool_]:
-    """(requests,) whether all targets of a request are met: ttft, tpot, e2e (s)."""
-    values = {"ttft": ttft_s(run), "tpot": tpot_s(run), "e2e": e2e_s(run)}
+    """(requests,) whether all targets of a request are met: its own, else those of `slo` (ttft, tpot, e2e; s)."""
     met = run.finished.copy()
-    for name, limit in slo.items():
+    for i, (name, values) in enumerate(zip(TARGETS, (ttft_s(run), tpot_s(run), e2e_s(run)), strict=True)):
+        limit = np.full(len(met), slo.get(name, np.inf))
+        if run.requests.limits is not None:
+            own = run.requests.limits[:, i]
+            limit = np.where(np.isnan(own), limit, own)
         with np.errstate(invalid="ignore"):
-            met &= np.isnan(values[name]) | (values[name] <= limit)
+            met &= np.isnan(values) | (values <= limit)
     return met
 
 
@@ -113,20 +117,40 @@ def kv_use(run: Run) -> float:
     return float(run.meter[:, c.USED_TOKEN_S].sum() / max(1e-30, run.meter[:, c.HELD_TOKEN_S].sum()))
 
 
-def slowest_parts(run: Run) -> dict[str, float] | None:
-    """Mean TTFT (s) of the slowest hundredth of the requests, and where it went.
+PARTS = ("queue", "load", "prefill", "transfer", "preemption")
+"""Of a time to first token."""
 
-    queue: before the first iteration that computes for it, reading of KV aside; load: KV from lower tiers; prefill: from that
-    iteration to the first token, preemptions included.
+
+def ttft_parts(run: Run) -> dict[str, Array]:
+    """What TTFT consists of, (requests,) s each, which add up to it; NaN of those that were rejected.
+
+    queue: before the first iteration that computes for it, reading of KV aside; load: KV from lower tiers; preemption: from
+    that iteration to the one in which the computing that came to an end began, 0 for who was not preempted before its first
+    token; prefill: from there to the first token; transfer: 0, since the instance that computes the prompt gives the first
+    token and the KV moves behind it (see `transfer_s`).
     """
+    load = np.where(run.finished, np.minimum(run.when[:, c.LOADING_S], queue_s(run)), np.nan)
+    return {
+        "queue": queue_s(run) - load, "load": load, "prefill": _between(run, c.BEGUN, c.FIRST), "transfer": 0.0 * load,
+        "preemption": _between(run, c.SCHEDULED, c.BEGUN),
+    }  # fmt: skip
+
+
+def slowest_parts(run: Run) -> dict[str, float] | None:
+    """Mean TTFT (s) of the slowest hundredth of the requests, and where it went."""
     first = ttft_s(run)
     known = np.isfinite(first)
     if not known.any():
         return None
     slow = np.flatnonzero(known & (first >= np.percentile(first[known], 99)))
-    load = np.minimum(run.when[slow, c.LOADING_S], queue_s(run)[slow])
-    whole, waited = float(first[slow].mean()), float(queue_s(run)[slow].mean())
-    return {"ttft_s": whole, "queue_s": waited - float(load.mean()), "load_s": float(load.mean()), "prefill_s": whole - waited}
+    parts = ttft_parts(run)
+    return {"ttft_s": float(first[slow].mean()), **{f"{name}_s": float(parts[name][slow].mean()) for name in PARTS}}
+
+
+def transfer_s(run: Run) -> Array:
+    """(requests,) s from the end of the prompt to the KV's arrival where it is decoded; NaN of those that never moved."""
+    moved = run.finished & (run.when[:, c.TRANSFER_S] > 0)
+    return np.where(moved, run.when[:, c.TRANSFER_S], np.nan)
 
 
 def session_s(run: Run) -> Array:

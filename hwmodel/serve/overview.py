@@ -13,6 +13,7 @@ from hwmodel.serve.foresight import Foresight, foresight
 from hwmodel.serve.keeping import Outcome, Prices, priced
 from hwmodel.serve.kv import room
 from hwmodel.serve.offline import Curve, coarser, hit_over_size, hit_over_timeout, statistics
+from hwmodel.serve.profile import lengths
 from hwmodel.serve.returns import HORIZON_S
 from hwmodel.serve.simulate import Service
 from hwmodel.serve.trace import Trace
@@ -58,7 +59,7 @@ def prices_of(service: Service, trace: Trace) -> tuple[Prices, float]:
     context = max(1, int(trace.requests.prompt.mean()))
     work = {"phase": "prefill", "batch": 1, "new_tokens": CHUNK, "cached": context}
     token_s = run(replace(scenario, workload=scenario.workload.model_copy(update=work))).step.time_s / CHUNK
-    spent, why = cost(scenario.cluster, 1.0)
+    spent, why = cost(scenario.cluster, 1.0, scenario.economics)
     if spent is None:
         raise InputError(f"no price of {scenario.name}: {why}")
     held = room(scenario, CHUNK, context)
@@ -76,6 +77,11 @@ def prices_of(service: Service, trace: Trace) -> tuple[Prices, float]:
 def overview(trace: Trace, service: Service) -> dict[str, Any]:
     """Everything `hwmodel trace` says, as plain data; seconds and tokens."""
     found: dict[str, Any] = {"trace": trace.requests.source, "statistics": _plain(asdict(statistics(trace.requests)))}
+    found["classes"] = [
+        {"class": name, "requests": len(prompt), "prompt_mean": float(prompt.mean()),
+         "prompt_p99": float(np.percentile(prompt, 99)), "output_mean": float(output.mean())}
+        for name, (prompt, output) in lengths(trace.requests).items()
+    ]  # fmt: skip
     for name, curve in (("hit_over_timeout", over_timeout(trace)), ("hit_over_size", over_size(trace))):
         found[name] = None if curve is None else {
             "timeout_s" if name == "hit_over_timeout" else "size_tokens": curve.limit.tolist(), "hit": curve.hit.tolist(),

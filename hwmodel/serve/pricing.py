@@ -83,7 +83,10 @@ class Priced:
 
     def _order_of(self, point: Array) -> Program:
         """The order of work when a batch fills fewer micro-batches than the plan has."""
-        parts = Workload(phase="decode", batch=max(1, int(point[0] or point[2])), context=1).parts(self.most)
+        return self.order_of(Workload(phase="decode", batch=max(1, int(point[0] or point[2])), context=1).parts(self.most))
+
+    def order_of(self, parts: int) -> Program:
+        """The order of work of so many micro-batches."""
         if parts not in self._orders:
             self._orders[parts] = program(self.graph, self.table, parts)
         return self._orders[parts]

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+TARGETS = ("ttft", "tpot", "e2e")
+"""What a request may have a target of."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Requests:
     forecast: Ints | None = None
     """(n,) kind of forecast that a predictor made of the conversation's return as the call ended; row of `worth`."""
     worth: Worth | None = None
+    limits: Array | None = None
+    """(n, targets) s: each request's own targets, in the order of `TARGETS`; NaN where that of all requests holds."""
 
     def __len__(self) -> int:
         return len(self.prompt)

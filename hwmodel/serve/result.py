@@ -6,17 +6,21 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel import __version__
 from hwmodel.calibration import doubt_of
-from hwmodel.economics import cost
 from hwmodel.kernels import serving_columns as c
 from hwmodel.run import run as run_step
 from hwmodel.serve import metrics
 from hwmodel.serve.doubt import doubtful
 from hwmodel.serve.engine import REASONS, Run
+from hwmodel.serve.requests import TARGETS
 from hwmodel.serve.simulate import Answer
+from hwmodel.serve.spending import spent
+from hwmodel.serve.theory import checks
 
+Flags = NDArray[np.bool_]
 DAY_S = 86_400.0
 """s of a day."""
 YEAR_DAYS = 365.0
@@ -30,9 +34,11 @@ def to_dict(answer: Answer) -> dict[str, Any]:
     done, refused = run.finished, run.rejected
     span = metrics.makespan_s(run)
     finite = {name: value(run) for name, value in LATENCIES.items()}
+    moved = metrics.transfer_s(run)
     good = metrics.within(run, answer.slo)
     rate = int(run.req[done, c.OUTPUT].sum()) / span if span else 0.0
-    spent, why = _cost(answer, rate)
+    bill, why = spent(answer, rate)
+    floor = _floor(answer)
     found: dict[str, Any] = {
         "scenario": answer.service.scenario.name,
         "trace": run.requests.source,
@@ -43,18 +49,19 @@ def to_dict(answer: Answer) -> dict[str, Any]:
         **{name: _row(metrics.quantiles(value[np.isfinite(value)])) for name, value in finite.items()},
         "itl_s": _row(metrics.itl(run)),
         "ttft_slowest": metrics.slowest_parts(run),
-        "sessions": _sessions(run, spent),
+        "transfer_s": _row(metrics.quantiles(moved[np.isfinite(moved)])),
+        "sessions": _sessions(run, bill),
         "makespan_s": span,
         "output_tokens_per_s": rate,
         "goodput": {
             "slo": {f"{name}_s": limit for name, limit in answer.slo.items()},
             "requests_per_s": int(good.sum()) / span if span else 0.0, "share": float(good.mean()),
-            "tiers": _tiers_of_service(run, good),
+            "classes": _classes(answer, good),
         },
         "iterations": run.iterations, "wall_s": answer.wall_s, "requests_per_wall_s": len(run.requests) / answer.wall_s,
         "prefix_hit_rate": metrics.hit_rate(run), "preemptions": int(run.inst[:, c.PREEMPTIONS].sum()),
-        "keep": _keep(answer), "tiers": _tiers(answer), "pools": _pools(answer), "cost": spent, "cost_reason": why,
-        "floor": _floor(answer),
+        "keep": _keep(answer), "tiers": _tiers(answer), "pools": _pools(answer), "cost": bill, "cost_reason": why,
+        "floor": floor, "checks": checks(answer, floor),
         "step_times": [{"pool": kind.name, **asdict(kind.steps.accuracy)} for kind in answer.kinds if kind.steps.accuracy],
         "warnings": warnings(answer), "version": __version__,
     }  # fmt: skip
@@ -70,14 +77,15 @@ LATENCIES = {
 }  # fmt: skip
 
 
-def _sessions(run: Run, spent: dict[str, Any] | None) -> dict[str, Any] | None:
+def _sessions(run: Run, bill: dict[str, Any] | None) -> dict[str, Any] | None:
     """Time and cost of a session; None where the trace has none."""
     times = metrics.session_s(run)
     if not len(times):
         return None
-    usd = spent["usd_per_hour"] * metrics.makespan_s(run) / 3600 / len(times) if spent else None
-    busy = spent["usd_busy"] / len(times) if spent else None
-    return {"finished": len(times), "time_s": _row(metrics.quantiles(times)), "usd": usd, "usd_busy": busy}
+    usd = bill["usd_per_hour"] * metrics.makespan_s(run) / 3600 / len(times) if bill else None
+    busy = bill["usd_busy"] / len(times) if bill else None
+    joules = bill["joules"] / len(times) if bill and bill["joules"] is not None else None
+    return {"finished": len(times), "time_s": _row(metrics.quantiles(times)), "usd": usd, "usd_busy": busy, "joules": joules}
 
 
 def _row(quantiles: metrics.Quantiles | None) -> dict[str, float] | None:
@@ -88,11 +96,26 @@ def _reasons(run: Run) -> dict[str, int]:
     return {text: int(count) for code, text in REASONS.items() if (count := (run.req[run.rejected, c.REASON] == code).sum())}
 
 
-def _tiers_of_service(run: Run, good: Any) -> list[dict[str, Any]]:
-    """Goodput of every class of requests."""
-    classes = enumerate(run.requests.tiers)
-    return [{"tier": name, "requests": int(own.sum()), "share": float(good[own].mean())}
-            for i, name in classes if (own := run.requests.tier == i).any()]  # fmt: skip
+def _classes(answer: Answer, good: Flags) -> list[dict[str, Any]]:
+    """Goodput of every class of requests under all targets of its own."""
+    run, span, found = answer.run, metrics.makespan_s(answer.run), []
+    first, each = metrics.ttft_s(run), metrics.tpot_s(run)
+    for i, name in enumerate(run.requests.tiers):
+        own = run.requests.tier == i
+        if not own.any():
+            continue
+        slo = dict(answer.slo)
+        if run.requests.limits is not None:
+            limits = run.requests.limits[np.argmax(own)]  # those of a class are the same
+            slo |= {target: float(limit) for target, limit in zip(TARGETS, limits, strict=True) if np.isfinite(limit)}
+        found.append({
+            "class": name, "requests": int(own.sum()), "finished": int(run.finished[own].sum()),
+            "slo": {f"{target}_s": limit for target, limit in slo.items()}, "share": float(good[own].mean()),
+            "requests_per_s": int(good[own].sum()) / span if span else 0.0,
+            "ttft_s": _row(metrics.quantiles(first[own & np.isfinite(first)])),
+            "tpot_s": _row(metrics.quantiles(each[own & np.isfinite(each)])),
+        })  # fmt: skip
+    return found
 
 
 def _tiers(answer: Answer) -> list[dict[str, Any]]:
@@ -154,28 +177,6 @@ def _pools(answer: Answer) -> list[dict[str, Any]]:
     return rows
 
 
-def _cost(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, str]:
-    run, rate = answer.run, tokens_per_s
-    hourly, watts, busy = 0.0, 0.0, 0.0
-    for index, (group, kind) in enumerate(zip(run.fleet.groups, answer.kinds, strict=True)):
-        spent, why = cost(kind.scenario.cluster, rate)
-        if spent is None:
-            return None, why
-        hourly += spent.usd_per_hour * group.instances
-        watts += (spent.watts or float("nan")) * group.instances
-        busy += spent.usd_per_hour * float(run.meter[run.group == index, c.BUSY_S].sum()) / 3600
-    below = sum(tier.usd_per_hour * (1 if tier.pooled else len(run.inst)) for tier in run.fleet.groups[0].tiers)
-    hourly, busy = hourly + below, busy + below * metrics.makespan_s(run) / 3600
-    known = np.isfinite(watts)
-    tokens = int(run.req[run.finished, c.OUTPUT].sum())
-    return {
-        "usd_per_hour": hourly, "usd_per_million_output_tokens": hourly / (rate * 3600) * 1e6,
-        "usd_busy": busy, "usd_busy_per_million_output_tokens": busy / tokens * 1e6 if tokens else None,
-        "joules_per_output_token": watts / rate if known else None, "watts": watts if known else None,
-        "basis": "chips and tiers for the whole of the run; usd_busy: chips only while they compute; power at TDP",
-    }, ""  # fmt: skip
-
-
 def _floor(answer: Answer) -> dict[str, float]:
     """The physical floor of the same requests: the mean prompt, less what was cached of it, and one sequence decoding."""
     run = answer.run
@@ -206,6 +207,11 @@ def warnings(answer: Answer) -> list[str]:
     lost = int(answer.run.rejected.sum())
     if lost:
         found.append(f"{lost} of {len(answer.run.requests)} requests were rejected: " + "; ".join(_reasons(answer.run)))
+    model, sizes = answer.service.scenario.model, answer.run.requests
+    beyond = int((sizes.prompt + sizes.output > model.max_context).sum()) if model.max_context else 0
+    if beyond:
+        found.append(f"{beyond} of {len(sizes)} requests are longer than the {model.max_context:,} tokens that {model.name} "
+                     "was made for: an engine would reject or cut them; here they are served whole")  # fmt: skip
     if answer.found is not None and not answer.found["met"]:
         found.append("no size that was tried makes 90 % of the requests good")
     return list(dict.fromkeys(found))
@@ -215,14 +221,18 @@ def rows(answer: Answer) -> list[dict[str, Any]]:
     """One row per request, in the order of the trace; empty where it was rejected."""
     run = answer.run
     latencies = {name: value(run) for name, value in LATENCIES.items()}
+    parts, good = metrics.ttft_parts(run), metrics.within(run, answer.slo)
     found = []
     for i in range(len(run.requests)):
         row: dict[str, Any] = {
-            "request": i, "arrival_s": float(run.when[i, c.ARRIVAL]), "prompt": int(run.requests.prompt[i]),
-            "output": int(run.requests.output[i]), "session": int(run.requests.session[i]),
+            "request": i, "class": run.requests.tiers[run.requests.tier[i]], "arrival_s": float(run.when[i, c.ARRIVAL]),
+            "prompt": int(run.requests.prompt[i]), "output": int(run.requests.output[i]),
+            "session": int(run.requests.session[i]),
         }  # fmt: skip
         row |= {name: float(value[i]) if np.isfinite(value[i]) else None for name, value in latencies.items()}
-        row |= {"cached_tokens": max(0, int(run.req[i, c.HIT])), "loaded_tokens": int(run.req[i, c.LOADED]),
+        row |= {f"ttft_{name}_s": float(part[i]) if np.isfinite(part[i]) else None for name, part in parts.items()}
+        row |= {"good": bool(good[i]), "cached_tokens": max(0, int(run.req[i, c.HIT])),
+                "loaded_tokens": int(run.req[i, c.LOADED]),
                 "load_s": float(run.when[i, c.LOADING_S]), "transfer_s": float(run.when[i, c.TRANSFER_S]),
                 "preempted": int(run.req[i, c.PREEMPTED]),
                 "instance": int(run.req[i, c.AT]), "rejected": REASONS.get(int(run.req[i, c.REASON]), "")}  # fmt: skip

@@ -182,7 +182,7 @@ def hourly(tried: Tried) -> float:
     """USD per hour of a fleet; its chips where a price is not known."""
     usd = 0.0
     for group, kind in zip(tried.first.run.fleet.groups, tried.first.kinds, strict=True):
-        spent, _ = cost(kind.scenario.cluster, 1.0)
+        spent, _ = cost(kind.scenario.cluster, 1.0, kind.scenario.economics)
         if spent is None:
             return float(tried.first.service.chips)
         usd += spent.usd_per_hour * group.instances

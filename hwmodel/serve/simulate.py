@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.scenario import Scenario, scenario_from
+from hwmodel.serve.classes import classed
 from hwmodel.serve.engine import Fleet, Group, Run, Wire, simulate
 from hwmodel.serve.forecast import forecast
 from hwmodel.serve.kv import Eviction, Room, Tier, room
@@ -17,7 +18,7 @@ from hwmodel.serve.metrics import within
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.returns import HORIZON_S
 from hwmodel.serve.schedulers import Scheduler
-from hwmodel.serve.spec import Serving, Side, TierSpec, predictor_of, scheduler_of
+from hwmodel.serve.spec import BANDS, ClassSpec, Serving, Side, TierSpec, ascend, predictor_of, scheduler_of
 from hwmodel.serve.steps import Steps, step_tables
 from hwmodel.serve.synthetic import generate
 from hwmodel.serve.trace import Trace
@@ -63,6 +64,18 @@ class Service:
                  for name, side in (("prefill", s.prefill), ("decode", s.decode))}  # fmt: skip
         return replace(self, serving=s.model_copy(update=sides))
 
+    def classed(self, classes: Mapping[str, ClassSpec]) -> Service:
+        """With other classes of requests.
+
+        Raises
+        ------
+        InputError
+            For bands that are none.
+        """
+        if not ascend(classes):
+            raise InputError(f"classes: {BANDS}; got {', '.join(classes)}")
+        return replace(self, serving=self.serving.model_copy(update={"classes": dict(classes)}))
+
     def split(self, prefills: int, decodes: int) -> Service:
         """With so many prefill and decode instances."""
         s = self.serving
@@ -100,7 +113,18 @@ def requests_of(service: Service, seed: int | None = None) -> Requests:
     spec = service.serving.trace
     if spec is None:
         raise InputError("no requests: name a trace with --trace FILE, or state serving.trace in the scenario")
-    return foreseen(service, generate(spec if seed is None else spec.model_copy(update={"seed": seed})))
+    return ready(service, generate(spec if seed is None else spec.model_copy(update={"seed": seed})))
+
+
+def ready(service: Service, trace: Trace) -> Requests:
+    """The requests of a trace as the service takes them: in its classes, with targets and forecasts.
+
+    Raises
+    ------
+    InputError
+        For classes that the trace does not have.
+    """
+    return classed(foreseen(service, trace), service.serving.classes)
 
 
 def foreseen(service: Service, trace: Trace) -> Requests:

@@ -86,6 +86,26 @@ class Slo(Spec):
         return {name.removesuffix("_s"): float(value) for name, value in self if value is not None}
 
 
+class ClassSpec(Spec):
+    """A class of requests, and targets of its own."""
+
+    prompt: Size | None = None
+    """Most tokens of a prompt: the classes of a scenario are bands of length then, shortest first, and the last may be open.
+    Absent from all of them they are classes of the trace."""
+    slo: Slo = Slo()
+    """In place of those of all requests, one by one."""
+
+
+BANDS = "bands go from short to long prompts, and only the last one is open"
+
+
+def ascend(classes: Mapping[str, ClassSpec]) -> bool:
+    """Whether classes are bands as they must be, or none at all."""
+    ends = [one.prompt for one in classes.values()]
+    known = [end for end in ends if end is not None]
+    return not known or (known == sorted(set(known)) and None not in ends[:-1])
+
+
 class Transfer(Spec):
     """The link that KV takes from one prefill instance."""
 
@@ -126,6 +146,8 @@ class Serving(Spec):
     decode: Side | None = None
     transfer: Transfer | None = None
     slo: Slo = Slo()
+    classes: Mapping[str, ClassSpec] = Field(default_factory=dict)
+    """Of requests, by name: bands of prompt length, or classes of the trace that have targets of their own."""
     trace: Synthetic | None = None
     """Requests when no trace is given."""
 
@@ -137,6 +159,8 @@ class Serving(Spec):
             )
         if self.prefill is not None and self.transfer is None:
             raise ValueError("prefill and decode apart need 'transfer', the link that the KV takes")
+        if not ascend(self.classes):
+            raise ValueError(f"classes: {BANDS}")
         if self.keep.policy == "arc" and not self.tiers:
             raise ValueError("keep: policy arc rules the tiers below the first; state 'tiers'")
         return self

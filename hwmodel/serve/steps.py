@@ -23,6 +23,7 @@ from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_steps import steps_s
 from hwmodel.scenario import Scenario
+from hwmodel.serve.crowding import crowding
 from hwmodel.serve.grid import Grid, coarse, fine
 from hwmodel.serve.pricing import Priced, priced
 from hwmodel.served.stack import Stack
@@ -32,6 +33,8 @@ Ints = NDArray[np.int64]
 
 POINTS = 300
 """Random steps of a check, of each phase."""
+NEAR = 0.002
+"""Mean error of a check up to which the bound of a schedule stands for it."""
 TABLES = ("linear", "shared", "head", "decode", "prefill")
 
 
@@ -73,6 +76,8 @@ class Steps:
     """Lane by lane, over tokens of a rank, over tokens, then shares of head, decode and prefill; (lanes, 2 tokens + 3), s."""
     micro_batches: int = 1
     """That a step is cut into at most."""
+    crowding: Array = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    """The schedule over its bound, (micro-batches, tokens, shares), see `hwmodel.serve.crowding`; none where that is near."""
     accuracy: Accuracy | None = None
     """None when they were not made from a model."""
 
@@ -92,16 +97,20 @@ class Steps:
 
 def stacked(kinds: list[Steps]) -> dict[str, Array | Ints]:
     """The tables of several kinds of instances as the kernels read them."""
-    longest = max(len(axis.nodes) for kind in kinds for axis in kind.grid.axes)
-    values = [np.concatenate([*(getattr(kind, name).ravel() for name in TABLES), kind.lanes.ravel()]) for kind in kinds]
+    longest = max(len(axis.nodes) for kind in kinds for axis in (*kind.grid.axes, kind.grid.crowd))
+    values = [
+        np.concatenate([*(getattr(kind, name).ravel() for name in TABLES), kind.lanes.ravel(), kind.crowding.ravel()])
+        for kind in kinds
+    ]
     table = np.zeros((len(kinds), max(map(len, values))))
     axes, axis = [], []
     for k, kind in enumerate(kinds):
         table[k, : len(values[k])] = values[k]
-        spaced = [(item.dense, item.per_octave, len(item.nodes)) for item in kind.grid.axes]
-        starts = np.cumsum([0, *(getattr(kind, name).size for name in TABLES)]).tolist()
-        axes.append([np.pad(item.nodes, (0, longest - len(item.nodes))) for item in kind.grid.axes])
-        axis.append([*spaced, *((at, 0, 0) for at in starts[:-1]), (starts[-1], len(kind.lanes), 0)])
+        *spaced, crowd = [(item.dense, item.per_octave, len(item.nodes)) for item in (*kind.grid.axes, kind.grid.crowd)]
+        *starts, lanes, crowding = np.cumsum([0, *(getattr(kind, name).size for name in (*TABLES, "lanes"))]).tolist()
+        axes.append([np.pad(item.nodes, (0, longest - len(item.nodes))) for item in (*kind.grid.axes, kind.grid.crowd)])
+        begins = [*((at, 0, 0) for at in starts), (lanes, len(kind.lanes), 0), (crowding, len(kind.crowding), 0)]
+        axis.append([*spaced, *begins, crowd])
     return {"table": table, "axes": np.array(axes), "axis": np.array(axis)}
 
 
@@ -150,7 +159,12 @@ def step_tables(scenario: Scenario, stack: Stack | None, tokens: int, sequences:
     found = _tables(mixed, grid or fine(tokens, -(-sequences // ranks)), ranks)
     if stack:
         found = replace(found, sequence_s=stack.sequence_s, prompt_s=stack.prompt_s, stretch=stack.stretch)
-    return replace(found, accuracy=check(found, scenario, stack, tokens, sequences))
+    found = replace(found, accuracy=check(found, scenario, stack, tokens, sequences))
+    if mixed.additive or found.accuracy is None or found.accuracy.mean <= NEAR:
+        return found
+    crowded = replace(found, crowding=crowding(mixed, found.grid.crowd.nodes, ranks))
+    crowded = replace(crowded, accuracy=check(crowded, scenario, stack, tokens, sequences))
+    return crowded if crowded.accuracy and crowded.accuracy.mean < found.accuracy.mean else found
 
 
 def _tables(mixed: Priced, grid: Grid, ranks: int) -> Steps:

@@ -364,7 +364,7 @@ def pricer(space: Space, document: Document | None = None, intervals: dict[int, 
     found = []
     for index, text in enumerate(space.spec.where):
         try:
-            found.append(read_constraint(text, known))
+            found.append(read_constraint(text, known, [*made.words, *space.axes]))
         except ConstraintError as error:
             problems.append(document.problem(("where", index), str(error)))
     for name in space.spec.objectives:

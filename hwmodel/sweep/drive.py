@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep import dask, local
-from hwmodel.sweep.chunks import CHUNK, Pricer, Reduced, Table, merged, order_of, pricer
+from hwmodel.sweep.answer import Answer, Swept, Total
+from hwmodel.sweep.chunks import CHUNK, Pricer, Reduced, Table, order_of, pricer
 from hwmodel.sweep.space import Space, space_from
 from hwmodel.sweep.store import Store, header
 
@@ -23,80 +23,7 @@ MOST_HELD = 20_000_000
 """Points whose columns `sweep` returns at once: 10 GB."""
 Words = tuple[NDArray[np.int64], tuple[str, ...]]
 Progress = Callable[[int, int, float], None]
-"""Called with points done, points in all, and seconds."""
-
-
-@dataclass
-class Answer:
-    """What a sweep found."""
-
-    name: str
-    points: int
-    evaluated: int = 0
-    feasible: int = 0
-    """Points that can run and meet every constraint."""
-    seconds: float = 0.0
-    columns: tuple[str, ...] = ()
-    objectives: Mapping[str, str] = field(default_factory=dict)
-    rejected: dict[str, int] = field(default_factory=dict)
-    """How many points each reason took out, the most frequent first."""
-    pareto: list[dict[str, Any]] = field(default_factory=list)
-    top: list[dict[str, Any]] = field(default_factory=list)
-    interval_error: float | None = None
-    """time_low_s and time_high_s are fitted: 95 % of them are off by at most this share of the time; None without them."""
-    stopped: bool = False
-    """Ended before its end."""
-
-    @property
-    def points_per_s(self) -> float:
-        """Points priced a second, all threads together."""
-        return self.evaluated / self.seconds if self.seconds > 0 else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as ``hwmodel sweep --json`` prints it."""
-        return {
-            "sweep": self.name, "points": self.points, "evaluated": self.evaluated, "feasible": self.feasible,
-            "seconds": self.seconds, "points_per_s": self.points_per_s, "columns": list(self.columns),
-            "objectives": dict(self.objectives), "pareto": self.pareto, "top": self.top, "rejected": self.rejected,
-            "interval_error": self.interval_error, "stopped": self.stopped,
-        }  # fmt: skip
-
-
-class _Sum:
-    """The reduction of chunks that come in order."""
-
-    def __init__(self, answer: Answer, top: int) -> None:
-        self.answer, self.top = answer, top
-        self.front: list[tuple[tuple[float, ...], dict[str, Any]]] = []
-        self.best: list[tuple[float, dict[str, Any]]] = []
-
-    def add(self, part: Reduced) -> None:
-        answer = self.answer
-        answer.evaluated += part.evaluated
-        answer.feasible += part.feasible
-        for reason, count in part.rejected.items():
-            answer.rejected[reason] = answer.rejected.get(reason, 0) + count
-        self.front = merged([*self.front, *part.pareto])
-        self.best = sorted([*self.best, *part.top], key=lambda item: (-item[0], item[1]["point"]))[: self.top]
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "evaluated": self.answer.evaluated, "feasible": self.answer.feasible, "rejected": self.answer.rejected,
-            "front": self.front, "best": self.best,
-        }  # fmt: skip
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        if state:
-            self.answer.evaluated, self.answer.feasible = state["evaluated"], state["feasible"]
-            self.answer.rejected = dict(state["rejected"])
-            self.front = [(tuple(values), row) for values, row in state["front"]]
-            self.best = [(value, row) for value, row in state["best"]]
-
-    def close(self) -> Answer:
-        self.answer.pareto = [row for _, row in self.front]
-        self.answer.top = [row for _, row in self.best]
-        self.answer.rejected = dict(sorted(self.answer.rejected.items(), key=lambda item: (-item[1], item[0])))
-        return self.answer
+"""Called with points done, points in all, and points a second of those priced now."""
 
 
 def run_sweep(
@@ -119,19 +46,15 @@ def run_sweep(
     """
     made = pricer(space, document)
     jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or os.cpu_count() or 1
-    answer = Answer(space.name, space.points, objectives=space.spec.objectives)
     errors = [one.error for one in made.intervals.values() if one.error == one.error]
-    answer.interval_error = max(errors) if errors else None
-    total = _Sum(answer, space.spec.top)
     if resume and out is None:
         raise InputError("--resume goes on with a file: give --out FILE")
     store = Store(out, made, resume=resume) if out is not None else None
     first = store.done if store else 0
-    total.restore(store.state.get("summary") or {} if store else {})
+    total = Total(space.spec.top, store.state.get("summary") or {} if store else {})
     shape, _ = _empty(made)
-    answer.columns = ("point", *order_of(shape), "feasible")
     chunks = -(-space.points // CHUNK)
-    start, before = time.perf_counter(), answer.evaluated
+    start, before, stopped = time.perf_counter(), total.evaluated, False
     parts = _parts(made, store, first, chunks, address, jobs)
     try:
         for part in parts:
@@ -139,18 +62,21 @@ def run_sweep(
             if store is not None:
                 store.add(part.index, part.text, total.state(), header(shape))
             if progress is not None:
-                progress(min((part.index + 1) * CHUNK, space.points), space.points, time.perf_counter() - start)
+                points = min((part.index + 1) * CHUNK, space.points)
+                progress(points, space.points, (points - first * CHUNK) / (time.perf_counter() - start))
         if store is not None:
             store.finish(total.state())
     except KeyboardInterrupt:
-        answer.stopped = True
+        stopped = True
     finally:
         parts.close()
-    answer.seconds = time.perf_counter() - start
-    found = total.close()
-    if first and answer.seconds:  # the rate is that of the points priced now
-        answer.seconds *= answer.evaluated / max(1, answer.evaluated - before)
-    return found
+    seconds = time.perf_counter() - start
+    if first:  # as long as all points take at the rate of those priced now
+        seconds *= total.evaluated / max(1, total.evaluated - before)
+    return Answer(
+        space.name, space.points, seconds=seconds, names=("point", *order_of(shape), "feasible"), stopped=stopped,
+        objectives=space.spec.objectives, interval_error=max(errors) if errors else None, **total.found(),
+    )  # fmt: skip
 
 
 def _parts(made: Pricer, store: Store | None, first: int, last: int, address: str, jobs: int) -> Generator[Reduced]:
@@ -174,7 +100,7 @@ def _empty(made: Pricer) -> tuple[Table, dict[str, int]]:
 def sweep(
     scenario: str, axes: Mapping[str, Any], *, points: int = 0, seed: int = 0, where: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None, zipped: Sequence[Sequence[str]] = (), jobs: int = 1,
-) -> Table:  # fmt: skip
+) -> Swept:  # fmt: skip
     """Columns over axes from Python, as the file of a sweep has them.
 
     ``hw.sweep("h100_llama_70b_decode", {"workload.batch": [1, 8, 64], "workload.context": {"powers_of_two": [1024, 65536]}})``
@@ -188,8 +114,8 @@ def sweep(
 
     Returns
     -------
-    Table
-        `numbers` and `words` by column, each (points,); SI units.
+    Swept
+        `numbers` and `words` by column, each (points,), SI units; `to_dict` and `columns` as plain data.
 
     Raises
     ------
@@ -209,14 +135,18 @@ def sweep(
     return sweep_of(Document("sweep", value, {}, ()), jobs)
 
 
-def sweep_of(document: Document, jobs: int = 1) -> Table:
+def sweep_of(document: Document, jobs: int = 1) -> Swept:
     """Columns of all points of a sweep's document; see `sweep`."""
     space = space_from(document, "sweep")
     if space.points > MOST_HELD:
         raise InputError(f"{space.points:,} points do not fit in memory; at most {MOST_HELD:,}, or 'hwmodel sweep --out'")
-    made = pricer(space, document)
-    chunks = range(-(-space.points // CHUNK))
-    parts = [made.table(chunk)[0] for chunk in chunks] if jobs <= 1 else _threads(made, space, jobs)
+    return whole(pricer(space, document), jobs)
+
+
+def whole(made: Pricer, jobs: int = 1) -> Swept:
+    """Columns of all points of a space, those marked not feasible that fail a constraint."""
+    chunks = range(-(-made.space.points // CHUNK))
+    parts = [made.table(chunk)[0] for chunk in chunks] if jobs <= 1 else _threads(made, made.space, jobs)
     found = _stacked(parts, made)
     for constraint in made.constraints:
         np.logical_and(found.feasible, constraint.holds(found.numbers), out=found.feasible)
@@ -230,7 +160,7 @@ def _threads(made: Pricer, space: Space, jobs: int) -> list[Table]:
         return [table for table, _ in pool.map(made.table, range(-(-space.points // CHUNK)))]
 
 
-def _stacked(parts: Sequence[Table], made: Pricer) -> Table:
+def _stacked(parts: Sequence[Table], made: Pricer) -> Swept:
     shape, _ = _empty(made)
     words = {}
     for name in shape.words:
@@ -240,7 +170,7 @@ def _stacked(parts: Sequence[Table], made: Pricer) -> Table:
             code, own = part.words[name]
             codes.append(np.array([*(known.setdefault(word, len(known)) for word in own), -1], dtype=np.int64)[code])
         words[name] = (np.concatenate(codes), tuple(known))
-    return Table(
+    return Swept(
         np.concatenate([part.point for part in parts]),
         {name: np.concatenate([part.numbers[name] for part in parts]) for name in shape.numbers}, words,
         np.concatenate([part.feasible for part in parts]),

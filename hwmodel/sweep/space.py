@@ -227,10 +227,13 @@ def space_from(document: Document, name: str) -> Space:
 
 
 def _too_many(points: int) -> str:
+    digits = len(str(points))
+    shown = f"{points:,}" if digits < 20 else f"10^{digits - 1}"
+    points = min(points, 10**300)
     hours = points / 1e6 / 3600
     long = f"{hours / 8760:,.3g} years" if hours > 1e5 else f"{hours:,.0f} hours"
     return (
-        f"{points:,} points would take about {long} at a million a second and {points * 400 / 1e12:,.3g} TB on disk; "
+        f"{shown} points would take about {long} at a million a second and {points * 400 / 1e12:,.3g} TB on disk; "
         f"at most {MAX_POINTS:,}: take fewer values, or draw some with 'random: {{points: 1000000}}'"
     )
 
@@ -266,13 +269,32 @@ def _scenario(spec: SweepSpec, axes: Mapping[str, Axis], index: Mapping[str, int
     name = axes["scenario"].values[index["scenario"]] if "scenario" in index else spec.scenario
     if not name or not isinstance(name, str):
         raise InputError(document.problem(("scenario",), "name the scenario that the axes vary"))
-    base = yamlfile.load(catalog.find("scenarios", name))
+    try:
+        base = yamlfile.load(catalog.find("scenarios", name))
+    except InputError as error:
+        at = ("axes", "scenario") if "scenario" in index else ("scenario",)
+        raise InputError([p if p.line else document.problem(at, _plain(p)) for p in error.problems]) from None
     for path, value in spec.set.items():
         base = _put(base, path, value, document, ("set", path))
     for path, k in index.items():
         if path != "scenario" and _has(base.value, path):
             base = _put(base, path, axes[path].values[k], document, ("axes", path))
-    return scenario_from(base, shortened(name, 60))
+    try:
+        return scenario_from(base, shortened(name, 60))
+    except InputError as error:
+        raise InputError([_placed(problem, spec, document) for problem in error.problems]) from None
+
+
+def _placed(problem: Problem, spec: SweepSpec, document: Document) -> Problem:
+    """A problem of a value that the sweep put into a scenario, at its place in the sweep's file."""
+    for part, paths in (("axes", spec.axes), ("set", spec.set)):
+        if problem.line is None and problem.file in paths:
+            return document.problem((part, problem.file), problem.message)
+    return problem
+
+
+def _plain(problem: Problem) -> str:
+    return ": ".join(text for text in (problem.file, problem.message) if text)
 
 
 def _put(base: Document, path: str, value: Any, document: Document, at: tuple[str, ...]) -> Document:

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
+from numpy.typing import NDArray
 
 from hwmodel import __version__
 from hwmodel.spec.errors import InputError, Problem
 from hwmodel.sweep.chunks import CHUNK, Pricer, Table, order_of
+from hwmodel.sweep.manifest import difference, fingerprint, inputs
 
 FORMATS = (".csv", ".parquet")
 
 
-def fingerprint(pricer: Pricer) -> str:
-    """What must be the same for a sweep to be gone on with: the question, the columns, the program's version."""
-    said = json.dumps([pricer.space.text, pricer.names, pricer.words, CHUNK, __version__])
-    return hashlib.sha256(said.encode()).hexdigest()
-
-
 def csv_bytes(table: Table) -> bytes:
-    """Rows of a table as CSV, numbers to the last bit; empty where a value is not known."""
-    cells: list[list[str]] = [list(map(str, table.point.tolist()))]
-    for name in order_of(table):
-        if name in table.words:
-            codes, words = table.words[name]
-            known = [*(_quoted(word) for word in words), ""]
-            cells.append([known[code] for code in codes.tolist()])
+    """Rows of a table as CSV, numbers in the fewest digits that read back to the last bit; empty where a value is not known."""
+    cells = [_rows(table.point[:, None])]
+    for known, names in groupby(order_of(table), key=table.words.__contains__):
+        if known:
+            cells += [_words(*table.words[name]) for name in names]
         else:
-            column = table.numbers[name]
-            texts = list(map(repr, column.tolist()))
-            for k in np.nonzero(np.isnan(column))[0].tolist():
-                texts[k] = ""
-            cells.append(texts)
-    cells.append(["true" if yes else "false" for yes in table.feasible.tolist()])
-    return "".join(",".join(row) + "\n" for row in zip(*cells, strict=True)).encode()
+            cells.append(_rows(np.stack([table.numbers[name] for name in names], axis=1)))
+    cells.append(_words(table.feasible.astype(np.int64), ("false", "true")))
+    return b"".join(b",".join(row) + b"\n" for row in zip(*cells, strict=True))
+
+
+def _rows(numbers: NDArray[Any]) -> list[bytes]:
+    """The rows of numbers, (rows, columns), each as text with commas; JSON has no word for what is not finite."""
+    text: bytes = orjson.dumps(np.ascontiguousarray(numbers), option=orjson.OPT_SERIALIZE_NUMPY)
+    rows = text[2:-2].replace(b"null", b"").split(b"],[")
+    for row in np.nonzero(np.isinf(numbers).any(axis=1))[0].tolist():
+        rows[row] = b",".join(b"" if np.isnan(cell) else repr(cell).encode() for cell in numbers[row].tolist())
+    return rows
+
+
+def _words(codes: NDArray[np.int64], words: Sequence[str]) -> list[bytes]:
+    """A column of words, (rows,); code -1 is none."""
+    known = [*(_quoted(word).encode() for word in words), b""]
+    return [known[code] for code in codes.tolist()]
 
 
 def _quoted(word: str) -> str:
@@ -53,28 +60,34 @@ def header(table: Table) -> bytes:
 
 def parquet_bytes(table: Table) -> bytes:
     """Rows of a table as a Parquet file of their own."""
-    polars = _polars()
+    frames = polars()
     data: dict[str, Any] = {"point": table.point}
     for name in order_of(table):
         if name in table.words:
             codes, words = table.words[name]
-            data[name] = polars.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=polars.String)
+            data[name] = frames.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=frames.String)
         else:
             data[name] = table.numbers[name]
     data["feasible"] = table.feasible
     out = BytesIO()
-    polars.DataFrame(data).write_parquet(out)
+    frames.DataFrame(data).write_parquet(out)
     return out.getvalue()
 
 
-def _polars() -> Any:
+def polars() -> Any:
+    """The library that reads and writes Parquet.
+
+    Raises
+    ------
+    InputError
+        When it is not installed.
+    """
     try:
-        import polars  # noqa: PLC0415  an extra
+        import polars as found  # noqa: PLC0415  an extra
     except ImportError:
-        raise InputError(
-            "Parquet is written by polars, which is not installed: pip install 'hwmodel[frames]', or --out FILE.csv"
-        ) from None
-    return polars
+        message = "Parquet needs polars, which is not installed: pip install 'hwmodel[frames]', or use a FILE.csv"
+        raise InputError(message) from None
+    return found
 
 
 class Store:
@@ -93,14 +106,15 @@ class Store:
         if not path.parent.is_dir():
             raise InputError(Problem("its folder does not exist", file=str(path)))
         if path.suffix == ".parquet":
-            _polars()
+            polars()
         self.path, self.manifest = path, path.with_name(f"{path.name}.manifest.json")
         self.parts = path.with_name(f"{path.name}.parts")
         self.state: dict[str, Any] = {}
-        self.print = fingerprint(pricer)
+        self.print, self.inputs = fingerprint(pricer), inputs(pricer)
         if resume and self.manifest.exists():
             self._continue()
         else:
+            self.manifest.unlink(missing_ok=True)
             shutil.rmtree(self.parts, ignore_errors=True)
             self.state = {"done": 0, "bytes": 0, "complete": False}
             path.write_bytes(b"")
@@ -112,18 +126,28 @@ class Store:
     def _continue(self) -> None:
         try:
             state = json.loads(self.manifest.read_text())
-            same = state["fingerprint"] == self.print
-        except (ValueError, KeyError, TypeError):
+            same = state["fingerprint"] == self.print and {"done", "bytes", "complete"} <= state.keys()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise InputError(Problem("is no manifest of a sweep", file=str(self.manifest))) from None
         if not same:
-            message = "belongs to another sweep, scenario, chip or version of hwmodel; start anew without --resume"
+            message = f"belongs to another sweep: {difference(state.get('inputs'), self.inputs)}; start anew without --resume"
             raise InputError(Problem(message, file=str(self.manifest)))
         self.state = state
-        if self.path.suffix == ".csv" and not state["complete"]:
-            if not self.path.exists() or self.path.stat().st_size < state["bytes"]:
+        if self.path.suffix == ".csv":
+            size = self.path.stat().st_size if self.path.exists() else -1
+            if size < state["bytes"]:
                 raise InputError(Problem("is shorter than its manifest says; start anew without --resume", file=str(self.path)))
-            with self.path.open("r+b") as file:
-                file.truncate(state["bytes"])
+            if size > state["bytes"]:  # a chunk that was being written
+                with self.path.open("r+b") as file:
+                    file.truncate(state["bytes"])
+        elif not state["complete"]:
+            missing = [n for n in range(state["done"]) if not self._part(n).exists()]
+            if missing:
+                message = f"lacks its part number {missing[0]}; start anew without --resume"
+                raise InputError(Problem(message, file=str(self.parts)))
+
+    def _part(self, index: int) -> Path:
+        return self.parts / f"{index:08d}.parquet"
 
     @property
     def done(self) -> int:
@@ -144,7 +168,7 @@ class Store:
                 file.write(text)
                 size = file.tell()
         else:
-            part = self.parts / f"{index:08d}.parquet"
+            part = self._part(index)
             part.with_suffix(".new").write_bytes(text)
             part.with_suffix(".new").replace(part)
             size = 0
@@ -154,9 +178,8 @@ class Store:
     def finish(self, summary: dict[str, Any]) -> None:
         """Put the parts together, and say that the file is whole."""
         if self.path.suffix == ".parquet" and not self.complete:
-            polars = _polars()
             new = self.path.with_name(f"{self.path.name}.new")
-            polars.scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
+            polars().scan_parquet([self._part(n) for n in range(self.done)]).sink_parquet(new)
             new.replace(self.path)
         self.state["complete"] = True
         self._note(summary)
@@ -164,11 +187,9 @@ class Store:
 
     def _note(self, summary: dict[str, Any]) -> None:
         self.state |= {
-            "fingerprint": self.print,
-            "version": __version__,
-            "chunk": CHUNK,
+            "fingerprint": self.print, "version": __version__, "chunk": CHUNK, "inputs": self.inputs,
             **({"summary": summary} if summary else {}),
-        }
+        }  # fmt: skip
         new = self.manifest.with_name(f"{self.manifest.name}.new")
         new.write_text(json.dumps(self.state))
         new.replace(self.manifest)

@@ -29,20 +29,21 @@ def cpu_seconds(work: Requests, fleet: Fleet, tries: int) -> float:
     return best
 
 
-def test_w1_at_more_than_ten_thousand_requests_a_second(shared: Path) -> None:
-    """1,000 requests, about 28,000 iterations; the fastest peer does 1,100 a second."""
+def test_w1_at_more_than_twenty_thousand_requests_a_second(shared: Path) -> None:
+    """1,000 requests, about 31,000 iterations; the fastest peer does 1,100 a second. 99,000 to 130,000 were measured."""
     work, service = w1(shared), load_service("w1_llama_8b_h100")
     seconds = cpu_seconds(work, fleet_of(service, kinds_of(service, work)), 7)
     print(f"W1: {len(work) / seconds:,.0f} requests a second")
-    assert len(work) / seconds > 10_000
+    assert len(work) / seconds > 20_000
 
 
-def test_mooncake_on_eight_instances_in_two_seconds(shared: Path) -> None:
+def test_mooncake_on_eight_instances_in_little_more_than_a_second(shared: Path) -> None:
+    """12,031 requests, 2.5 million iterations: 0.4 to 0.5 s were measured."""
     work = read(shared / "traces" / "mooncake" / "conversation_trace.jsonl")
     service = load_service("w1_llama_8b_h100", ["serving.instances=8"])
     seconds = cpu_seconds(work, fleet_of(service, kinds_of(service, work)), 5)
     print(f"Mooncake: {seconds:.2f} s for {len(work):,} requests")
-    assert seconds < 2.0
+    assert seconds < 1.2
 
 
 @pytest.mark.parametrize("scheduler", ["vllm", "sglang", "sarathi"])

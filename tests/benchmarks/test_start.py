@@ -7,6 +7,8 @@ checked with room for a loaded machine unless HWMODEL_STRICT_TIMING is set.
 from __future__ import annotations
 
 import os
+import resource
+import shlex
 import subprocess
 import sys
 import time
@@ -16,6 +18,12 @@ import pytest
 
 SLACK = 1.0 if os.environ.get("HWMODEL_STRICT_TIMING") else 4.0
 QUICKSTART = ["run", "rubin_lpx_deepseek_v3"]
+QUESTIONS = {
+    5: 'simulate q05_fewest_chips --find chips --good "99 %"',
+    8: "compare q08_chip_against_chip --each cluster.pools.chips.chip=h100_sxm,h200_sxm,b200_sxm,mi300x --slo tpot=20ms --best"
+    " --over tpot=5ms..100ms",
+}
+"""The two that take longest, as docs/questions.md asks them."""
 
 
 def seconds(arguments: list[str], times: int, **environment: str) -> float:
@@ -58,3 +66,15 @@ def test_help() -> None:
     took = seconds(["--help"], 5)
     print(f"\nhelp: {took:.3f} s (at most 0.2 s)")
     assert took < 0.2 * SLACK
+
+
+@pytest.mark.skipif(SLACK > 1.0, reason="half a minute of work each; set HWMODEL_STRICT_TIMING")
+@pytest.mark.parametrize("number", QUESTIONS)
+def test_first_answer_of_a_long_question(number: int, tmp_path: Path) -> None:
+    """Processor time of the very first run, compiling included: a busy machine takes longer on the clock, not here."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds(shlex.split(QUESTIONS[number]), 1, NUMBA_CACHE_DIR=str(tmp_path))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"\nquestion {number}, first run: {took:.1f} s of processor time (at most 60 s)")
+    assert took < 60.0

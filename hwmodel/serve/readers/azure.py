@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from hwmodel.serve.readers.gather import Gathered
-from hwmodel.serve.readers.lines import Faults, csv_rows, whole
+from hwmodel.serve.readers.lines import CLASSES, Faults, csv_rows, label, whole
 from hwmodel.serve.trace import Trace
 from hwmodel.spec.errors import shortened
 
@@ -27,11 +27,11 @@ def read(path: Path, columns: Sequence[str] = ()) -> Trace:
     """The trace of a file; times count from the first request. See https://github.com/Azure/AzurePublicDataset ."""
     faults, rows = Faults(path), Gathered()
     first = 0
-    for line, (stamp, prompt, output) in csv_rows(path, COLUMNS, faults):
+    for line, (stamp, prompt, output, *kind) in csv_rows(path, COLUMNS, faults, CLASSES):
         with faults.at(line):
             ns = clock_ns(stamp)
             first = first or ns  # integers: a float of this size would lose the digits behind the microsecond
-            rows.add((ns - first) / 1e9, whole(prompt, "ContextTokens"), whole(output, "GeneratedTokens"))
+            rows.add((ns - first) / 1e9, whole(prompt, "ContextTokens"), whole(output, "GeneratedTokens"), tier=label(kind))
     faults.stop(len(rows.prompt))
     early = min(rows.arrival_s)
     if early < 0:

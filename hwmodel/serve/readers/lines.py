@@ -7,7 +7,7 @@ import gzip
 import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -18,6 +18,8 @@ MOST = 20
 """Problems of one file that are told."""
 LONGEST = 1 << 24
 """Characters of one line."""
+CLASSES = ("class", "tenant", "priority", "type")
+"""Columns that say the class of a request; the first that has something does."""
 MOST_TOKENS = 100_000_000
 """Tokens of one request: beyond it a number is no length."""
 
@@ -141,6 +143,11 @@ def json_rows(path: Path, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]
             yield line, row
         else:
             faults.at(line).add(f"expected an object with keys, got {shortened(text.strip(), 40)}")
+
+
+def label(values: Iterable[Any]) -> str:
+    """The class of a request: the first value that is not empty."""
+    return next((shortened(text, 40) for value in values if value is not None and (text := str(value).strip())), "all")
 
 
 def field(row: Mapping[str, Any], name: str) -> Any:

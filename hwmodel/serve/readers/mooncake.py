@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.serve.readers.gather import Gathered
-from hwmodel.serve.readers.lines import Faults, field, json_rows, real, whole
+from hwmodel.serve.readers.lines import CLASSES, Faults, field, json_rows, label, real, whole
 from hwmodel.serve.trace import Trace
 from hwmodel.spec.errors import shortened
 
@@ -27,7 +27,7 @@ def read(path: Path, columns: Sequence[str] = ()) -> Trace:
             rows.add(
                 real(field(row, "timestamp"), "timestamp") / 1e3, prompt,
                 whole(field(row, "output_length"), "output_length"),
-                blocks=hashes(field(row, "hash_ids"), prompt, BLOCK_TOKENS),
+                blocks=hashes(field(row, "hash_ids"), prompt, BLOCK_TOKENS), tier=label(row.get(name) for name in CLASSES),
             )  # fmt: skip
     return rows.made(path, faults, "Mooncake", BLOCK_TOKENS)
 

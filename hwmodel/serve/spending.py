@@ -1,0 +1,84 @@
+"""Dollars and joules of a service: every instance for the whole of the run, its chips working or idle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hwmodel.economics.energy import idle_power
+from hwmodel.kernels import serving_columns as c
+from hwmodel.run import run as run_step
+from hwmodel.serve.engine import Run
+from hwmodel.serve.metrics import makespan_s
+from hwmodel.serve.simulate import Answer, Kind
+
+PROMPT = 2048
+"""Tokens of the prompt whose step stands for prefill."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Of one instance."""
+
+    usd_per_hour: float
+    prefill_watts: float | None
+    decode_watts: float | None
+    """While it computes prompts, and answers: from work, bytes and links of a step; None where a chip's power is not known."""
+    idle_watts: float
+    prompt_s: float
+    """Per token of a prompt."""
+
+
+def rates(kind: Kind) -> tuple[Rates | None, str]:
+    """What an instance costs and draws, or None and the reason; the step that the scenario states stands for its decodes."""
+    work = kind.scenario.workload
+    prompt = {"phase": "prefill", "batch": 1, "new_tokens": PROMPT, "cached": 0}
+    decode = {"phase": "decode", "batch": max(1, work.batch), "context": max(1, work.context)}
+    first, each = (run_step(replace(kind.scenario, workload=work.model_copy(update=update))) for update in (prompt, decode))
+    if first.cost is None or each.cost is None:
+        return None, each.cost_reason or first.cost_reason
+    pools = kind.scenario.cluster.pools
+    idle = sum(float(idle_power(pool.chip) or 0.0) * pool.count for pool in pools)
+    held = first.cost if kind.role == "prefill" else each.cost
+    return Rates(held.usd_per_hour, first.cost.watts, each.cost.watts, idle, first.step.time_s / PROMPT), ""
+
+
+def spent(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, str]:
+    """Dollars and joules of a run, per hour and per million output tokens; None and the reason where a price is not known.
+
+    An instance draws what a prompt's step does for as long as its prompt tokens take in such steps, what a decode step does for
+    the rest of the time it computes, and idle power else.
+    """
+    run = answer.run
+    span, tokens = makespan_s(run), int(run.req[run.finished, c.OUTPUT].sum())
+    hourly = busy_usd = joules = 0.0
+    known = True
+    for index, (group, kind) in enumerate(zip(run.fleet.groups, answer.kinds, strict=True)):
+        each, why = rates(kind)
+        if each is None:
+            return None, why
+        own = run.group == index
+        busy_s = float(run.meter[own, c.BUSY_S].sum())
+        hourly += each.usd_per_hour * group.instances
+        busy_usd += each.usd_per_hour * busy_s / 3600
+        if each.prefill_watts is None or each.decode_watts is None:
+            known = False
+            continue
+        prompts_s = min(busy_s, float(run.inst[own, c.PREFILLS].sum()) * each.prompt_s)
+        joules += prompts_s * each.prefill_watts + (busy_s - prompts_s) * each.decode_watts
+        joules += (span * group.instances - busy_s) * each.idle_watts
+    below = _tiers_usd_per_hour(run)
+    hourly, busy_usd = hourly + below, busy_usd + below * span / 3600
+    return {
+        "usd_per_hour": hourly, "usd_per_million_output_tokens": hourly / (tokens_per_s * 3600) * 1e6 if tokens_per_s else None,
+        "usd_busy": busy_usd, "usd_busy_per_million_output_tokens": busy_usd / tokens * 1e6 if tokens else None,
+        "joules": joules if known else None,
+        "joules_per_output_token": joules / tokens if known and tokens else None,
+        "watts": joules / span if known and span else None,
+        "basis": "chips and tiers for the whole of the run; usd_busy: chips only while they compute; joules of chips alone: "
+                 "work, bytes and links of prompts and decodes, and idle power",
+    }, ""  # fmt: skip
+
+
+def _tiers_usd_per_hour(run: Run) -> float:
+    return sum(tier.usd_per_hour * (1 if tier.pooled else len(run.inst)) for tier in run.fleet.groups[0].tiers)

@@ -1,0 +1,109 @@
+"""What a service costs and draws, and what theory says beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from serving_cases import fleet, proportional, requests, steady
+
+from hwmodel.kernels import serving_columns as c
+from hwmodel.run import run as run_step
+from hwmodel.serve.engine import Fleet, Group, simulate
+from hwmodel.serve.metrics import makespan_s, queue_s
+from hwmodel.serve.result import to_dict
+from hwmodel.serve.schedulers import Scheduler
+from hwmodel.serve.simulate import answer, load_service, requests_of
+from hwmodel.serve.spending import rates, spent
+from hwmodel.serve.theory import checks, little, wait_s
+
+FEW = ["serving.trace.requests=150"]
+
+
+def test_joules_are_those_of_working_and_idle_chips() -> None:
+    """By hand from the steps of a prompt and a decode in `run`, busy time, and the chip's idle power."""
+    service = load_service("w1_llama_8b_h100", FEW)
+    found = answer(service, requests_of(service))
+    each, _ = rates(found.kinds[0])
+    assert each is not None
+    scenario = service.scenario
+    work = scenario.workload
+    prompt = replace(
+        scenario, workload=work.model_copy(update={"phase": "prefill", "batch": 1, "new_tokens": 2048, "cached": 0})
+    )
+    step, decode = run_step(prompt), run_step(scenario)
+    assert step.cost is not None
+    assert decode.cost is not None
+    assert (each.prefill_watts, each.decode_watts) == (step.cost.watts, decode.cost.watts)
+    busy, span = float(found.run.meter[0, c.BUSY_S]), makespan_s(found.run)
+    prefill = int(found.run.inst[0, c.PREFILLS]) * step.step.time_s / 2048
+    idle = float(scenario.cluster.pools[0].chip.power.idle_watts or 0)
+    assert idle > 0
+    wanted = prefill * step.cost.watts + (busy - prefill) * decode.cost.watts + (span - busy) * idle
+    told = to_dict(found)
+    assert told["cost"]["joules"] == pytest.approx(wanted)
+    assert told["cost"]["watts"] == pytest.approx(wanted / span)
+    assert idle < told["cost"]["watts"] < float(scenario.cluster.pools[0].chip.power.tdp_watts or 0)
+    assert told["cost"]["joules_per_output_token"] == pytest.approx(wanted / int(found.run.req[:, c.OUTPUT].sum()))
+
+
+def test_a_scenario_that_buys_its_chips_pays_their_price() -> None:
+    rented = load_service("w1_llama_8b_h100", FEW)
+    bought = load_service("w1_llama_8b_h100", [*FEW, "economics.pay=purchase"])
+    bills = [spent(answer(one, requests_of(one)), 1.0)[0] for one in (rented, bought)]
+    assert bills[0] is not None
+    assert bills[1] is not None
+    for bill, one in zip(bills, (rented, bought), strict=True):
+        step = run_step(one.scenario)
+        assert step.cost is not None
+        assert bill["usd_per_hour"] == pytest.approx(step.cost.usd_per_hour)
+    assert bills[0]["usd_per_hour"] != bills[1]["usd_per_hour"]
+
+
+def test_a_session_has_joules() -> None:
+    service = load_service("rubin_dram_ssd_agents", ["serving.trace.sessions=3"])
+    told = to_dict(answer(service, requests_of(service)))
+    assert told["sessions"]["joules"] == pytest.approx(told["cost"]["joules"] / told["sessions"]["finished"])
+    hits = next(one for one in told["checks"] if one["name"] == "prefix hits")
+    assert 0.5 < hits["simulated"] <= hits["theory"] < 1
+
+
+def test_littles_law_holds_from_the_states_alone() -> None:
+    """States over time are noted by the loop, times in the system by the requests: rate x time = requests inside."""
+    rng = np.random.default_rng(3)
+    work = requests(np.cumsum(rng.exponential(0.05, 4000)), rng.integers(10, 60, 4000), rng.integers(1, 40, 4000))
+    inside, law = little(simulate(work, fleet(proportional(1e-4), max_sequences=16)))
+    assert inside == pytest.approx(law, rel=1e-9)
+    assert law == pytest.approx(0.127, abs=0.001), "a server that is idle most of the time"
+
+
+def test_pollaczek_and_khinchine_by_hand() -> None:
+    """M/D/1 at half load waits half a service; M/M/1 a whole one (E[S^2] = 2)."""
+    assert wait_s(0.5, np.ones(5)) == 0.5
+    times = np.random.default_rng(0).exponential(1.0, 1_000_000)
+    assert wait_s(0.5 / times.mean(), times / 1.0) == pytest.approx(times.mean(), rel=0.01)
+
+
+def test_a_prefill_queue_is_that_of_theory() -> None:
+    """M/G/1 in the engine: prompts one by one on a prefill instance of its own, lengths of two kinds, at 60 % load."""
+    rng = np.random.default_rng(9)
+    n = 100_000
+    prompt = rng.choice([100, 900], n, p=[0.8, 0.2])
+    rate = 0.6 / (prompt.mean() * 1e-3)
+    work = requests(np.cumsum(rng.exponential(1 / rate, n)), prompt, 2)
+    rule = Scheduler.kinds["vllm"](max_sequences=1, max_tokens=None)
+    groups = (Group("prefill", 1, proportional(1e-3), rule, 1 << 20, "prefill"),
+              Group("decode", 1, steady(1e-6), Scheduler.kinds["vllm"](), 1 << 20, "decode"))  # fmt: skip
+    found = simulate(work, Fleet(groups))
+    rate = n / (work.arrival_s[-1] - work.arrival_s[0])
+    assert queue_s(found).mean() == pytest.approx(wait_s(rate, prompt * 1e-3), rel=0.03)
+
+
+def test_checks_stand_beside_a_split_service() -> None:
+    service = load_service("h100_1p1d_llama_8b", ["serving.trace.requests=400"])
+    found = answer(service, requests_of(service))
+    told = {one["name"]: one for one in checks(found, {"ttft_s": 0.01, "tpot_s": 0.001})}
+    wait = told["wait for prefill (s), mean"]
+    assert 0.3 < wait["simulated"] / wait["theory"] < 3, "prompts that wait together are computed together"
+    assert told["TTFT (s), mean"]["simulated"] > told["TTFT (s), mean"]["theory"]
