@@ -16,7 +16,8 @@ def bare(function: Any, *, forceinline: bool = False) -> Any:
     its own it has when Python calls it.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "forceinline": forceinline}
-    called: Any = njit(cache=True, no_cfunc_wrapper=True, _nrt=False, **options)(function)
+    unwrapped: dict[str, Any] = {"no_cfunc_wrapper": True, "_nrt": False}
+    called: Any = njit(cache=True, **options, **unwrapped)(function)
     part = linked(function, **options)
     called.get_call_template, called.get_overload = part.get_call_template, part.get_overload
     return called

@@ -12,7 +12,7 @@ import numpy as np
 from hwmodel.kernels import attention_decode, attention_prefill, collective, experts, gemm, load, scan, stream
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.bare import bare
-from hwmodel.kernels.memory import overlapped, served
+from hwmodel.kernels.memory import served
 from hwmodel.kernels.tiles import product_time, tiled_time
 
 KINDS = (
@@ -111,17 +111,7 @@ def memory_of(where: np.ndarray, chip: np.ndarray, out: np.ndarray, n: int) -> N
 @bare
 def finish(chip: np.ndarray, out: np.ndarray, n: int) -> None:
     """Fill TIME (s) and its parts from COMPUTE and MEMORY, as `memory.finish` does at one point."""
-    compute, memory, time, launch, sharpness = out[c.COMPUTE], out[c.MEMORY], out[c.TIME], chip[c.LAUNCH], chip[c.SHARPNESS]
-    sharp = False
-    for q in range(n):
-        sharp |= sharpness[q] != 0.0
-    if sharp:
-        for q in range(n):
-            longer = max(compute[q], memory[q])
-            if sharpness[q] != 0.0 and longer > 0.0:
-                whole = overlapped(compute[q], memory[q], sharpness[q])
-                compute[q], memory[q] = compute[q] * whole / longer, memory[q] * whole / longer
-    over = out[c.OVERHEAD]
+    compute, memory, time, launch, over = out[c.COMPUTE], out[c.MEMORY], out[c.TIME], chip[c.LAUNCH], out[c.OVERHEAD]
     for q in range(n):
         time[q], over[q] = max(compute[q], memory[q]) + launch[q], launch[q]
     out[c.WIRE, :n] = 0.0
@@ -159,7 +149,7 @@ def gemm_at(ops: Ops, u: int, s: Strip, n: int) -> None:
         if s.still[row] == 0:
             chip_at(s, row, q)
         peak = own[c.PEAK + where[c.DTYPE]] * own[c.COMPUTE_EFFICIENCY]
-        enough = -1.0 if keeps or own[c.SHARPNESS] != 0.0 else out[c.MEMORY, q]  # what memory hides bounds nothing
+        enough = -1.0 if keeps else out[c.MEMORY, q]  # what memory hides bounds nothing
         compute[q] = product_time(m[q], cols[q], inner[q], groups[q], peak, own, enough)
         if keeps:
             known[at] = compute[q]
@@ -334,9 +324,7 @@ def experts_at(ops: Ops, u: int, s: Strip, n: int) -> None:
         if s.still[row] == 0:
             chip_at(s, row, q)
         peak = own[c.PEAK + where[c.DTYPE]] * own[c.COMPUTE_EFFICIENCY]
-        took = np.inf
-        if own[c.SHARPNESS] == 0.0:
-            took = _bounds(routed[q], distinct[q], cols[q], inner[q], peak, own, out[c.MEMORY, q] / NEAR)
+        took = _bounds(routed[q], distinct[q], cols[q], inner[q], peak, own, out[c.MEMORY, q] / NEAR)
         if took * NEAR >= out[c.MEMORY, q]:
             took = grouped_at(tokens[q], cols[q], inner[q], peak, s.bins[s.routing[q], bin_], own, s, q)
         compute[q] = took
