@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.features import GRIDS
-from hwmodel.gridfit import growing
-from hwmodel.hardware import with_number
+from hwmodel.hardware import Chip, with_number
 from hwmodel.sample import Sample, part_times, sample_of
 
 Array = NDArray[np.float64]
@@ -66,27 +65,35 @@ SIZES: dict[str, tuple[Callable[[Array], dict[str, Array]], tuple[int, ...]]] = 
 single size to go by: there the stiffness of the grid is all that keeps it in bounds."""
 
 
-def sensible(values: Array, theta: Array, like: Sample) -> Array:
-    """Values near the given ones under which the time of an op falls along none of its sizes, from knot to knot."""
+def growths(theta: Array, like: Sample) -> tuple[Array, ...]:
+    """How much the logarithm of the physical time surely grows along each axis, from a knot to the next: (knots,) each.
+
+    Empty along axes where it may fall. Between the steps of tiles a time with tiles stands still, and below them one without
+    tiles grows less: what surely grows is the smaller of the two.
+    """
     kind = like.rows.kind
     if kind not in SIZES:
-        return values
+        return ()
     lattice = GRIDS[kind].lattice
     shape, axes = SIZES[kind]
-    here = _logs(shape(2.0**lattice.knots), theta, like).reshape(lattice.shape)
-    growth = []
+    columns = shape(2.0**lattice.knots)
+    forms = [_logs(columns, theta, like, chip).reshape(lattice.shape) for chip in _with_and_without_tiles(like.chip)]
+    found = []
     for axis in range(len(lattice.axes)):
         steps = np.zeros(lattice.shape)
-        np.moveaxis(steps, axis, 0)[:-1] = np.diff(np.moveaxis(here, axis, 0), axis=0)
-        growth.append(np.maximum(steps, 0.0).ravel() if axis in axes else np.zeros(0))
-    return growing(values, lattice, growth)
+        np.moveaxis(steps, axis, 0)[:-1] = np.min([np.diff(np.moveaxis(form, axis, 0), axis=0) for form in forms], axis=0)
+        found.append(np.maximum(steps, 0.0).ravel() if axis in axes else np.zeros(0))
+    return tuple(found)
 
 
-def _logs(columns: dict[str, Array], theta: Array, like: Sample) -> Array:
-    """Logarithm of the physical time without tiles and waves, (knots,)."""
+def _with_and_without_tiles(chip: Chip) -> tuple[Chip, Chip]:
+    return chip, with_number(chip, "execution.cores", 0.0)
+
+
+def _logs(columns: dict[str, Array], theta: Array, like: Sample, chip: Chip) -> Array:
+    """Logarithm of the physical time of shapes, (shapes,)."""
     own = like.rows
     count = len(next(iter(columns.values())))
     words = {key: np.array([value[0]] * count) for key, value in own.columns.items() if value.dtype.kind != "f"}
     rows = replace(own, columns={**columns, **words}, measured_s=np.ones(count))
-    smooth = sample_of(rows, with_number(like.chip, "execution.cores", 0.0))
-    return np.log(part_times(theta, smooth, np.ones(count, dtype=bool))[:, 0])
+    return np.log(part_times(theta, sample_of(rows, chip), np.ones(count, dtype=bool))[:, 0])

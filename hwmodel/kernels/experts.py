@@ -103,7 +103,7 @@ def one(
     dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
 ) -> None:
     """One product of one chip's experts at one point; fills `out` as price does (TIME in s)."""
-    distinct = distinct_experts(dims[0], bins, where[c.WARM] == 1)
+    distinct = distinct_experts(dims[0], bins, where[c.WARM] > 0)
     product(dims, consts, where, bins, chip, out, routed_tokens(dims[0], bins), distinct, lazy)
 
 

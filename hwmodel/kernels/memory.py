@@ -22,7 +22,8 @@ def memory_time(weights: float, kv: float, activations: float, where: np.ndarray
     """Seconds (s) that memory needs for one op; fills WEIGHT_BYTES, KV_BYTES, ACTIVATION_BYTES and BOUND_TIER of `out`.
 
     Tiers work side by side and one tier serves its bytes one after the other. Activations live in the on-chip cache when
-    they fit it and pass through the main tier (that of the weights) when not; everything passes through the cache.
+    they fit it and pass through the main tier (that of the weights) when not; everything passes through the cache. Of a
+    benchmark that takes WARM sets of operands in turn, what fits WARM times over is in the cache.
 
     weights, kv, activations : bytes moved (B); where : (N_WHERE,) int; device : (N_DEVICE,) SI; out : (N_OUT,) SI
     """
@@ -33,14 +34,15 @@ def memory_time(weights: float, kv: float, activations: float, where: np.ndarray
     if device[c.FREE_ACTIVATIONS] == 1.0:
         activations = 0.0
     cache_bytes = device[c.CACHE_BYTES]
+    room = cache_bytes / max(where[c.WARM], 1)
     ramp = device[c.RAMP]
     cached = 0.0
     if cache_bytes > 0.0:
         cached = (weights + kv + activations) / device[c.CACHE_BANDWIDTH]
-        if where[c.WARM] == 1 and weights + kv + activations <= cache_bytes:
+        if where[c.WARM] > 0 and weights + kv + activations <= room:
             out[c.BOUND_TIER] = -1.0
             return cached + ramp
-    spilled = 0.0 if activations <= cache_bytes else activations
+    spilled = 0.0 if activations <= room else activations
     if weight_tier == kv_tier:
         slowest = stream_time(weights + kv + spilled, device[c.TIER + weight_tier], ramp)
         tier = float(weight_tier)
