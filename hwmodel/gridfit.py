@@ -173,9 +173,9 @@ def growing(values: Array, lattice: Lattice, growth: Sequence[Array]) -> Array:
                 continue
             up, down = np.moveaxis(above, axis, 0), np.moveaxis(below, axis, 0)
             for i in range(1, len(up)):
-                np.maximum(up[i], up[i - 1] - own[i - 1], out=up[i])
+                up[i] = np.maximum(up[i], up[i - 1] - own[i - 1])
             for i in range(len(down) - 2, -1, -1):
-                np.minimum(down[i], down[i + 1] + own[i], out=down[i])
+                down[i] = np.minimum(down[i], down[i + 1] + own[i])
         if np.allclose(above, before[0], atol=1e-12) and np.allclose(below, before[1], atol=1e-12):
             break
     return np.asarray((above + below) / 2).ravel()

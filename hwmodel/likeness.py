@@ -54,10 +54,10 @@ def calibration_for(chip: Chip, stack: str) -> Calibration | None:
         return None
     measured = {name for fit in prior.fits for name in fit.members}
     weights = {name: kinship(chip, load_chip(name)) for name in measured}
-    return prior.model_copy(update={"fits": tuple(_drawn(fit, weights) for fit in prior.fits)})
+    return prior.model_copy(update={"fits": tuple(drawn_from(fit, weights) for fit in prior.fits)})
 
 
-def _drawn(fit: Fit, weights: Mapping[str, float]) -> Fit:
+def drawn_from(fit: Fit, weights: Mapping[str, float]) -> Fit:
     """A fit of a prior with the geometric means of its members' parameters under these weights."""
     if not fit.members:
         return fit
