@@ -27,7 +27,7 @@ _HOMES = {
     "fit": "hwmodel.fit",
     "operation": "hwmodel.operation",
     "explain": "hwmodel.explain",
-    "compare": "hwmodel.compare",
+    "compare": "hwmodel.compare.answer",
     "offer": "hwmodel.offer",
     "sweep": "hwmodel.sweep.drive",
     "optimize": "hwmodel.optimize.optimum",
@@ -42,7 +42,7 @@ __all__ = ["__version__", *_HOMES]  # noqa: PLE0604  the keys of _HOMES are stri
 
 if TYPE_CHECKING:
     from hwmodel.claims import claims as claims
-    from hwmodel.compare import compare as compare
+    from hwmodel.compare.answer import compare as compare
     from hwmodel.explain import explain as explain
     from hwmodel.fit import fit as fit
     from hwmodel.hardware import load_chip as load_chip

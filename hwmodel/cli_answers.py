@@ -82,35 +82,31 @@ def compare_command(
 ) -> int:  # fmt: skip
     """Set answers side by side, and find the interactivity, or the value of a number, at which the cheaper one changes.
 
-    Of scenarios, of answers that `run --json` saved, and of points that `sweep --out FILE.csv` wrote. --set holds for every
-    scenario named. A pool that only some of them have is changed in those.
+    Of scenarios, of answers that `run --json` saved, and of points that `sweep --out FILE` wrote (.csv or .parquet). --set
+    holds for every scenario named. A pool that only some of them have is changed in those.
     """
     start()
-    if any(name.endswith(".csv") for name in names):
-        if settings or each or slo or best or axes:
-            raise click.UsageError("points of a sweep cannot be asked again; leave out all options but --json")
-        _compare_points(names, as_json)
-        return 0
-    saved = [name for name in names if name.endswith(".json")]
-    if saved and (each or slo or axes):
-        raise click.UsageError(f"{saved[0]} is a saved answer, which cannot be asked again; name its scenario instead")
-    from hwmodel.along import along, at_target
     from hwmodel.axis import TPOT, axis, question, tpot_target
-    from hwmodel.compare import compare
+    from hwmodel.compare.along import along, at_target
+    from hwmodel.compare.answer import compare
     from hwmodel.report.page import page_from
+    from hwmodel.sweep.read import is_points
 
+    done = [name for name in names if name.endswith(".json") or is_points(name)]
+    if done and (each or slo or best or axes):
+        raise click.UsageError(f"{done[0]} cannot be asked again; leave out --each, --slo, --best and --over")
     target, numbers = tpot_target(slo) if slo else None, [axis(text) for text in axes]
     if best and target is None and (not numbers or any(one.path != TPOT for one in numbers)):
         raise click.UsageError("--best looks for the cheapest plan within a target: give one with --slo tpot=TIME")
-    questions = {name: [question(name, settings)] for name in names if name not in saved}
+    questions = {name: [question(name, settings)] for name in names if name not in done}
     if each:
         questions = {name: one[0].each(axis(each)) for name, one in questions.items()}
     every = [one for some in questions.values() for one in some]
     over = [along(every, one, target, best=best) for one in numbers]
     ready = {name: [at_target(one.scenario(), target, best=best) for one in some] for name, some in questions.items()}
-    asked_: list[Scenario | Mapping[str, Any]] = []
+    asked_: list[Scenario | Mapping[str, Any] | Path] = []
     for name in names:
-        asked_ += ready[name] if name in ready else [page_from(name).answer]
+        asked_ += ready[name] if name in ready else [Path(name) if is_points(name) else page_from(name).answer]
     found = compare(asked_, over)
     if as_json:
         json_out(found.to_dict())
@@ -142,30 +138,3 @@ def cost_command(scenario: str, settings: tuple[str, ...], prefill: str | None, 
 
         show(cost_answer(found))
     return 0 if found.feasible else INFEASIBLE
-
-
-def _compare_points(names: tuple[str, ...], as_json: bool) -> None:
-    """Files of points, and scenarios beside them."""
-    from hwmodel.compare_points import compare_points
-
-    found = compare_points(names)
-    if as_json:
-        json_out(found)
-        return
-    from hwmodel.report.tables import table
-
-    rows = [tuple(_cell(row[name]) for name in found["columns"]) for row in found["rows"]]
-    show(table("", tuple(found["columns"]), rows, 3))
-    for verdict in found["verdicts"]:
-        beyond = "beyond their ranges" if verdict["beyond_ranges"] else "within their ranges"
-        say(f"{verdict['quicker']} is {verdict['ratio']:.3g} times as quick as {verdict['slower']}, {beyond}")
-    for crossing in found["crossovers"]:
-        before, behind = crossing["between"]
-        ends = f"({crossing['low']:.4g} to {crossing['high']:.4g})"
-        say(f"{crossing['y']} over {crossing['x']}: {behind} overtakes {before} at {crossing['at']:.4g} {ends}")
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

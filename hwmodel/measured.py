@@ -1,6 +1,6 @@
 """Tables of measured kernel times: files to groups of rows that one fit explains.
 
-The columns are those of the public tables the shipped rows come from (README, "Accuracy"); any subset of the files will do.
+The columns are those of the public tables the shipped rows come from (docs/accuracy.md); any subset of the files will do.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hwmodel.crossover import Crossing, crossings
+from hwmodel.compare.crossing import Crossing, crossings
 from hwmodel.plot_page import CYCLE, INK, SOFT, page
 from hwmodel.sweep.pareto import front
 from hwmodel.sweep.read import Points
@@ -32,7 +32,7 @@ MOST_LABELS = 6
 
 def parts_of(points: Points, by: str) -> dict[str, Ints]:
     """Indices of the points of every value of a column of words; all of them where there is none."""
-    if by not in points.columns:
+    if by not in points.names:
         return {points.name: np.arange(len(points.number("point")))}
     words = points.words(by)
     return {word: np.array([k for k, own in enumerate(words) if own == word]) for word in sorted(set(words))}
@@ -41,7 +41,7 @@ def parts_of(points: Points, by: str) -> dict[str, Ints]:
 def draw_pareto(points: Points, path: str | Path, x: str = "", y: str = "", by: str = "") -> list[Crossing]:
     """The fronts of every plan (or of the column `by`), y over x, with the points where they cross; those come back."""
     x, y = x or USER, y or CHIP
-    by = by or next((name for name in ("scenario", "plan", "cluster.pools.gpu.chip") if name in points.columns), "")
+    by = by or next((name for name in ("scenario", "plan", "cluster.pools.gpu.chip") if name in points.names), "")
     across, up = points.number(x), points.number(y)
     lines: dict[str, tuple[Array, Array]] = {}
     with page(path, points.name, f"Pareto front of {y} against {x}", "", SIZE) as (_, [axes]):
@@ -62,7 +62,7 @@ def draw_pareto(points: Points, path: str | Path, x: str = "", y: str = "", by: 
 
 
 def _label(axes: Axes, points: Points, best: Ints, across: Array, up: Array, colour: str) -> None:
-    sign, column = ("B ", "workload.batch") if "workload.batch" in points.columns else ("#", "point")
+    sign, column = ("B ", "workload.batch") if "workload.batch" in points.names else ("#", "point")
     said = points.number(column)
     for k in best[:: max(1, -(-len(best) // MOST_LABELS))].tolist():
         text, place = f"{sign}{said[k]:.0f}", (across[k], up[k])
@@ -71,7 +71,7 @@ def _label(axes: Axes, points: Points, best: Ints, across: Array, up: Array, col
 
 def _iso_costs(axes: Axes, points: Points, x: str, y: str) -> None:
     """Lines of equal dollars per million tokens: horizontal where all points pay the same for a chip."""
-    if y != CHIP or "usd_per_hour" not in points.columns or "chips" not in points.columns:
+    if y != CHIP or "usd_per_hour" not in points.names or "chips" not in points.names:
         return
     each = points.number("usd_per_hour") / points.number("chips")
     if not np.nanmax(each) <= np.nanmin(each) * (1 + 1e-9):

@@ -1,6 +1,6 @@
 """Single published figures of whole systems, as questions that a user would ask: one row of published.csv, one scenario.
 
-Rules, the same for every row, settled with these rows in view (README, "Accuracy", says what others would give):
+Rules, the same for every row, settled with these rows in view (docs/accuracy.md says what others would give):
 
 * Chip: by its name in the row's `system`; a GPU beside a host holds the dense part, the host the routed experts. A host
   multiplies with its matrix units (AMX) where the row says so, else with its vector units.

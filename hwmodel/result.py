@@ -14,6 +14,7 @@ from hwmodel.economics.energy import energy
 from hwmodel.graph import Op, OpGraph
 from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
+from hwmodel.laid import Laid
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.remarks import assumptions_of, warnings_of
 from hwmodel.scenario import Scenario
@@ -162,8 +163,7 @@ class Placed:
     """The inner objects behind a result."""
 
     scenario: Scenario
-    graph: OpGraph
-    table: OpTable
+    laid: Laid
     priced: Array
     """(ops, N_OUT) of one micro-batch."""
     timeline: Timeline
@@ -171,6 +171,16 @@ class Placed:
     ideal: bool
     host_s: float = 0.0
     """The host's share of the step."""
+
+    @property
+    def graph(self) -> OpGraph:
+        """The model's ops, placed."""
+        return self.laid.graph
+
+    @property
+    def table(self) -> OpTable:
+        """The same, flat."""
+        return self.laid.table
 
 
 def assemble(placed: Placed, time: float, host: float, parts: int, around: Spread) -> Result:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwmodel.graph import OpGraph
 from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
-from hwmodel.placing import place
+from hwmodel.laid import Laid, lay
 from hwmodel.prices import Economics
 from hwmodel.result import Placed, Result, assemble
 from hwmodel.scenario import Scenario
 from hwmodel.stages import executions, stage_counts
-from hwmodel.timeline import makespan, period, program, schedule, seconds
-from hwmodel.timing import Array, OpTable, device_array, pack, points, price
+from hwmodel.timeline import schedule
+from hwmodel.timing import Array, device_array, price
 from hwmodel.uncertainty import certain, spread
 from hwmodel.workload import Workload
 
@@ -39,8 +38,7 @@ def run(scenario: Scenario, *, ideal: bool = False, ranges: bool = True) -> Resu
     InputError
         When the question cannot be priced at all. A plan that does not fit is priced all the same, `feasible` False.
     """
-    graph = place(scenario)  # lower, partition
-    return _priced(scenario, graph, pack(graph, scenario.cluster, scenario.workload.routing), ideal=ideal, ranges=ranges)
+    return _priced(scenario, lay(scenario), ideal=ideal, ranges=ranges)  # lower, partition, pack
 
 
 def again(
@@ -55,24 +53,22 @@ def again(
     placed = result.placed
     work = workload or placed.scenario.workload
     scenario = replace(placed.scenario, cluster=cluster, economics=economics, workload=work)
-    return _priced(scenario, placed.graph, placed.table, ideal=placed.ideal, ranges=ranges)
+    return _priced(scenario, placed.laid, ideal=placed.ideal, ranges=ranges)
 
 
-def _priced(scenario: Scenario, graph: OpGraph, table: OpTable, *, ideal: bool, ranges: bool) -> Result:
-    workload, cluster = scenario.workload, scenario.cluster
-    parts = 1 if ideal else workload.parts(max(graph.micro_batches, graph.pipeline_batches))
-    point = points(table, graph.symbols(workload.symbols(parts)))
+def _priced(scenario: Scenario, laid: Laid, *, ideal: bool, ranges: bool) -> Result:
+    workload, cluster, table = scenario.workload, scenario.cluster, laid.table
+    parts = 1 if ideal else laid.parts(workload)
+    point = laid.point(workload, parts)
     device = device_array(table, cluster, ideal=ideal)
     priced = price(table, point, device)[0]
-    order = program(graph, table, parts)
-    timeline = schedule(order, table, priced)
+    timeline = schedule(laid.order(parts), table, priced)
     host = 0.0 if ideal else cluster.host_s
 
     def time_of(part: Array) -> float:
-        whole = makespan if workload.phase == "prefill" else period
-        return host + whole(order, seconds(order, part))
+        return host + laid.step_s(workload, parts, part)
 
-    placed = Placed(scenario, graph, table, priced, timeline, device, ideal, host)
+    placed = Placed(scenario, laid, priced, timeline, device, ideal, host)
     time = _ideal_time(placed) if ideal else time_of(priced)
     around = spread(table, cluster, point, priced, time_of, time) if ranges and not ideal else certain(len(table.ops))
     return assemble(placed, time, host, parts, around)

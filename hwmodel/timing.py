@@ -68,6 +68,11 @@ class OpTable:
         return found
 
     @cached_property
+    def measured(self) -> tuple[bool, ...]:
+        """Whether an op of each group rests on a fit."""
+        return tuple(bool((self.fitted[group.rows] >= 0).any()) for group in self.groups)
+
+    @cached_property
     def corrections(self) -> tuple[Array, Ints, Ints, Array]:
         """The grids of `fits` as `correct` reads them."""
         found = corrections([fit for _, fit in self.fits])
@@ -357,13 +362,13 @@ def price(table: OpTable, symbols: Array, device: Array) -> Array:
     (points, ops, N_OUT), SI; see `hwmodel.kernels.columns`.
     """
     out = np.zeros((len(symbols), len(table.ops), c.N_OUT))
-    for group in table.groups:
+    for group, measured in zip(table.groups, table.measured, strict=True):
         module = kinds()[group.kind]
         dims = np.empty((len(symbols), len(group.rows), len(module.DIMS)))
         resolve(symbols, group.unit, group.coefficient, group.which, group.power, group.each, dims)
         part = np.zeros((len(symbols), len(group.rows), c.N_OUT))
         module.price(dims, group.consts, group.where, group.bins, device, part)
-        if device[0, group.where[:, c.ROW], c.CORRECTION].any():
+        if measured:
             correct(features(group.kind, dims, group.consts, part), group.where, device, *table.corrections, part)
         out[:, group.rows] = part
     return out

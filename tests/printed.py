@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
 FILE = re.compile(r"```yaml\n# (?P<name>\S+\.yaml)\n(?P<text>.*?)```", re.DOTALL)
 README, QUESTIONS = ROOT / "README.md", ROOT / "docs" / "questions.md"
+PAGES = [README, *(page for page in sorted((ROOT / "docs").glob("*.md")) if page != QUESTIONS)]
+"""All that shows commands with their output; the ten questions have a test of their own."""
 
 
 def blocks(page: Path) -> list[re.Match[str]]:
@@ -19,8 +21,8 @@ def blocks(page: Path) -> list[re.Match[str]]:
 
 
 def output_of(command: str, folder: Path) -> str:
-    """What a command prints to standard output, in a folder that holds the README's own files."""
-    files = list(FILE.finditer(README.read_text()))
+    """What a command prints to standard output, in a folder that holds the files that the pages show."""
+    files = [file for page in PAGES for file in FILE.finditer(page.read_text())]
     assert files
     for file in files:
         (folder / file["name"]).write_text(file["text"])

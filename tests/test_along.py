@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hwmodel.along import _located, along
 from hwmodel.axis import axis, question
 from hwmodel.cli import main
+from hwmodel.compare.along import along
+from hwmodel.compare.crossing import located
 from hwmodel.run import run
 from hwmodel.scenario import load_scenario
 
@@ -23,10 +24,10 @@ def test_axes() -> None:
     assert axis("workload.batch=64,8").numbers == ()  # in no order: nothing to locate between
 
 
-def test_a_change_is_located() -> None:
-    assert _located(lambda x: x < 777, 1, 4096, 0.1, whole=True) == 777
-    assert _located(lambda x: x < 3.21, 1.0, 100.0, 1e-9, whole=False) == pytest.approx(3.21, rel=1e-8)
-    assert _located(lambda x: x < 2, 1, 2, 0.1, whole=True) == 2
+def test_a_change_islocated() -> None:
+    assert located(lambda x: x < 777, 1, 4096, 0.1, whole=True) == 777
+    assert located(lambda x: x < 3.21, 1.0, 100.0, 1e-9, whole=False) == pytest.approx(3.21, rel=1e-8)
+    assert located(lambda x: x < 2, 1, 2, 0.1, whole=True) == 2
 
 
 def test_cells_are_runs_and_the_most_that_keep_to_the_target() -> None:

@@ -173,7 +173,7 @@ def test_largest_batch_is_the_largest() -> None:
     for choice in [every[i] for i in np.random.default_rng(2).integers(len(every), size=200)]:
         plan = packed(choice, scenario, lowered, 1 << 16)
         if not isinstance(plan, str) and plan.most < 1 << 16:
-            own, graph = plan.scenario, plan.graph
+            own, graph = plan.scenario, plan.laid.graph
             assert plan.most == largest_batch(own, graph, 1 << 20)
             assert all(row.free_bytes >= 0 for row in rows_at(own, graph, plan.most))
             assert any(row.free_bytes < 0 for row in rows_at(own, graph, plan.most + 1))

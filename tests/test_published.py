@@ -218,12 +218,12 @@ def test_the_shipped_figures() -> None:
 
 
 def test_a_prior_is_not_for_a_chip_of_another_balance() -> None:
-    """Why the prior of its kind is not taken for the H20: half of the published rate. The README says so with figures."""
+    """Why the prior of its kind is not taken for the H20: half of the published rate. docs/accuracy.md says so with figures."""
     made = question(shipped(model="Qwen3-30B-A3B"), read_notes())
     assert isinstance(made, Question)
     made.scenario["cluster"]["pools"]["chips"]["stack"] = "sglang"
     rate = run(scenario_from(Document("row", made.scenario, {}, ()), "row")).step.tokens_per_s_per_chip / 2749
-    text = (Path(__file__).parents[1] / "README.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / "accuracy.md").read_text()
     assert f"reach {rate:.2f} of its published rate" in text
     measured = {name.partition(".")[0] for name in catalog.names("chips/calibrations")} & {*catalog.names("chips")}
     balance = {name: load_chip(name).peaks.by_dtype()["bf16"] / load_chip(name).main.bandwidth_bytes_per_s

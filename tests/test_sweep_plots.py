@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodel.crossover import crossings
+from hwmodel.compare.crossing import crossings
 from hwmodel.plot_sweep import KINDS, draw_pareto
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document

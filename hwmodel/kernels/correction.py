@@ -1,4 +1,4 @@
-"""What measurements add to the physical model: a smooth factor on the time of an op, read from a grid."""
+"""What measurements add to the physical model: imperfect overlap, and a smooth factor on the time of an op from a grid."""
 
 import math
 
@@ -7,6 +7,7 @@ from numba import njit
 
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.bare import bare
+from hwmodel.kernels.memory import overlap
 
 N_AXES = 4
 """Most axes of a grid."""
@@ -25,7 +26,7 @@ def correct(
     values: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Multiply TIME and its parts (s) by exp(g(log2 features)) where the op's device row names a correction.
+    """Lengthen TIME and its parts (s) as `overlap` does, and by exp(g(log2 features)) where a device row names a correction.
 
     g is multilinear between knots. Before the first knot of an axis it is held (there an op is all launch); past the last
     one it fades to the physical model as 1 / (1 + (d / 2)^2), d in octaves.
@@ -34,75 +35,116 @@ def correct(
     lengths : (corrections, N_AXES) knots of each axis, 0 where there is none; starts : (corrections,) into values;
     values : natural logarithms, the last axis running fastest; where, device, out as in gemm.
     """
-    low, part = np.zeros(N_AXES, np.int64), np.zeros(N_AXES)
-    at, cell = np.zeros(1 << N_AXES, np.int64), np.zeros(1 << N_AXES)
-    _multiply(features, where, device, knots, lengths, starts, values, low, part, at, cell, out)
+    low, strides, corner = np.zeros(N_AXES, np.int64), np.zeros(N_AXES, np.int64), np.zeros(1 << N_AXES, np.int64)
+    sizes, part, fades, cell = np.zeros(N_AXES), np.zeros(N_AXES), np.ones(N_AXES), np.zeros(1 << N_AXES)
+    factor, power = np.zeros(features.shape[0]), np.zeros(features.shape[0])
+    overlap(where, device, out, factor, power)
+    _multiply(
+        features, where, device, knots, lengths, starts, values, low, strides, corner, sizes, part, fades, cell, factor, out
+    )
 
 
 @bare
 def _multiply(
     features: np.ndarray, where: np.ndarray, device: np.ndarray, knots: np.ndarray, lengths: np.ndarray, starts: np.ndarray,
-    values: np.ndarray, low: np.ndarray, part: np.ndarray, at: np.ndarray, cell: np.ndarray, out: np.ndarray,
+    values: np.ndarray, low: np.ndarray, strides: np.ndarray, corner: np.ndarray, sizes: np.ndarray, part: np.ndarray,
+    fades: np.ndarray, cell: np.ndarray, factor: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
-    """As `correct`, in room that is given: low, part : (N_AXES,) cell of a size along each axis and its share of the cell."""
-    for q in range(features.shape[0]):
-        dq = q if device.shape[0] > 1 else 0
-        for j in range(features.shape[1]):
-            which = int(device[dq, where[j, c.ROW], c.CORRECTION]) - 1
+    """As `correct`, in room that is given: (N_AXES,) of the size met last along each axis, (2^N_AXES,) of a cell's corners.
+
+    One op after the other over all points: most sizes of an op are those of the point before, and so is what follows from
+    them. The first axis is the last to be read, for it changes most. No number depends on the points before.
+    """
+    last, axes, near, far, value = -1, 0, 0.0, 0.0, 0.0
+    for j in range(features.shape[1]):
+        row = where[j, c.ROW]
+        for q in range(features.shape[0]):
+            which = int(device[q if device.shape[0] > 1 else 0, row, c.CORRECTION]) - 1
             if which < 0:
+                factor[q] = 0.0
                 continue
-            axes, fade = 0, 1.0
-            while axes < N_AXES and lengths[which, axes] > 0:
-                fade *= _locate(features[q, j, axes], knots[which, axes], lengths[which, axes], axes, low, part)
-                axes += 1
-            factor = math.exp(fade * _between(low, part, axes, lengths[which], values, starts[which], at, cell))
+            other = which != last
+            new, moved = other, other
+            if other:
+                last, axes = which, _grid(lengths[which], low, strides, corner)
+            for axis in range(axes):
+                size = features[q, j, axis]
+                if other or size != sizes[axis]:
+                    sizes[axis], before, new = size, low[axis], True
+                    fades[axis] = _locate(size, knots[which, axis], lengths[which, axis], axis, low, part)
+                    moved = moved or axis > 0 or low[axis] != before
+            if moved:
+                near, far = _edge(starts[which], axes, low, strides, corner, values, part, cell)
+            if new:
+                fade = 1.0
+                for axis in range(axes):
+                    fade *= fades[axis]
+                value = fade * (near + part[0] * (far - near))
+            factor[q] = value
+        for q in range(features.shape[0]):
+            factor[q] = math.exp(factor[q])
+        for q in range(features.shape[0]):
             o = out[q, j]
-            o[c.TIME] *= factor
-            o[c.COMPUTE] *= factor
-            o[c.MEMORY] *= factor
-            o[c.WIRE] *= factor
-            o[c.OVERHEAD] *= factor
+            o[c.TIME] *= factor[q]
+            o[c.COMPUTE] *= factor[q]
+            o[c.MEMORY] *= factor[q]
+            o[c.WIRE] *= factor[q]
+            o[c.OVERHEAD] *= factor[q]
+
+
+@bare
+def _grid(lengths: np.ndarray, low: np.ndarray, strides: np.ndarray, corner: np.ndarray) -> int:
+    """Axes of a grid; writes the first cell, and the strides of values and the corners of a cell from the lowest, no unit.
+
+    lengths, low, strides : (N_AXES,); corner : (2^N_AXES,), bit 0 says whether it is the upper one along the last axis
+    """
+    axes = 0
+    while axes < N_AXES and lengths[axes] > 0:
+        low[axes] = 0
+        axes += 1
+    corner[0], corners, stride = 0, 1, 1
+    for axis in range(axes - 1, -1, -1):
+        strides[axis] = stride
+        for i in range(corners):
+            corner[corners + i] = corner[i] + (stride if lengths[axis] > 1 else 0)  # an axis may have a single knot
+        corners *= 2
+        stride *= lengths[axis]
+    return axes
 
 
 @bare
 def _locate(size: float, knots: np.ndarray, length: int, axis: int, low: np.ndarray, part: np.ndarray) -> float:
     """Write the cell of a size and its share of it; the factor by which the correction has faded there."""
     x = math.log2(max(size, 1.0))
-    low[axis], part[axis] = 0, 0.0
     if length == 1 or x <= knots[0]:
+        low[axis], part[axis] = 0, 0.0
         return 1.0
     if x >= knots[length - 1]:
         low[axis], part[axis] = length - 2, 1.0
         beyond = (x - knots[length - 1]) / FADE
         return 1.0 / (1.0 + beyond * beyond)
-    i = 0
+    i = low[axis]  # mostly the cell of the size before
     while knots[i + 1] <= x:
         i += 1
+    while knots[i] > x:
+        i -= 1
     low[axis], part[axis] = i, (x - knots[i]) / (knots[i + 1] - knots[i])
     return 1.0
 
 
 @bare
-def _between(
-    low: np.ndarray, part: np.ndarray, axes: int, lengths: np.ndarray, values: np.ndarray, start: int, at: np.ndarray,
+def _edge(
+    start: int, axes: int, low: np.ndarray, strides: np.ndarray, corner: np.ndarray, values: np.ndarray, part: np.ndarray,
     cell: np.ndarray,
-) -> float:  # fmt: skip
-    """The multilinear mean of the corners of a cell; at, cell : (2^N_AXES,) room for their places and values."""
-    at[0], stride, corners = start, 1, 1
-    for axis in range(axes - 1, -1, -1):
-        at[0] += low[axis] * stride
-        stride *= lengths[axis]
-    stride = 1
-    for axis in range(axes - 1, -1, -1):
-        step = stride if part[axis] > 0.0 else 0  # an axis may have a single knot
-        for i in range(corners):
-            at[corners + i] = at[i] + step
-        corners *= 2
-        stride *= lengths[axis]
-    for i in range(corners):
-        cell[i] = values[at[i]]
+) -> tuple[float, float]:  # fmt: skip
+    """The multilinear means of a cell at both ends of its first axis; cell : (2^N_AXES,) room."""
+    at, corners = start, 1 << axes
     for axis in range(axes):
+        at += low[axis] * strides[axis]
+    for i in range(corners):
+        cell[i] = values[at + corner[i]]
+    for axis in range(axes - 1, 0, -1):
         corners //= 2
         for i in range(corners):
-            cell[i] += part[axis] * (cell[corners + i] - cell[i])
-    return float(cell[0])
+            cell[i] = cell[2 * i] + part[axis] * (cell[2 * i + 1] - cell[2 * i])
+    return cell[0], cell[1]

@@ -264,15 +264,15 @@ def tokens_per_sequence(scenario: Scenario) -> float:
 def whole(scenario: Scenario, points: int = 80) -> Curve | None:
     """The scenario's own plan, attention and transfers included, up to the largest batch that fits; None if none does."""
     plan, cluster = Fixed(scenario), scenario.cluster
-    routed = next((op.experts for op in plan.table.ops if op.experts), None)
+    routed = next((op.experts for op in plan.laid.table.ops if op.experts), None)
     most = plan.largest(cluster)
     if routed is None or not most:
         return None
-    parts = plan.parts(most)
+    parts = plan.laid.parts(plan.work(most))
     batches = parts * np.unique(np.geomspace(1, most // parts, points).round().astype(np.int64))
     seconds = np.array([plan.step_s(cluster, int(batch)) for batch in batches])
     scale = tokens_of_step(scenario) / scenario.workload.batch
-    each = np.array([-(-batch // plan.parts(int(batch))) for batch in batches]) * scale
+    each = np.array([-(-batch // plan.laid.parts(plan.work(int(batch)))) for batch in batches]) * scale
     made = batches * tokens_of(scenario) / seconds / cluster.chips
     tokens = each * routed.topk / routed.total
     tpot = seconds / tokens_per_sequence(scenario)

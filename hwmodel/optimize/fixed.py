@@ -11,8 +11,8 @@ from hwmodel.optimize.packed import largest_batch, rows_at, tokens_of
 from hwmodel.result import Result
 from hwmodel.run import again, run
 from hwmodel.scenario import Scenario
-from hwmodel.timeline import Program, makespan, period, program, seconds
-from hwmodel.timing import Array, device_array, points, price
+from hwmodel.timing import Array, device_array, price
+from hwmodel.workload import Workload
 
 MOST = 1 << 22
 """Sequences up to which the largest batch is looked for."""
@@ -24,36 +24,23 @@ class Fixed:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.base = run(scenario)
-        self.graph, self.table = self.base.placed.graph, self.base.placed.table
-        self._programs: dict[int, Program] = {}
+        self.laid = self.base.placed.laid
         self._known: dict[tuple[int, bytes], float] = {}
 
-    def parts(self, batch: int) -> int:
-        """Micro-batches that a batch is cut into."""
-        work = self.scenario.workload.model_copy(update={"batch": batch})
-        return work.parts(max(self.graph.micro_batches, self.graph.pipeline_batches))
-
-    def program(self, parts: int) -> Program:
-        """The order of work of so many micro-batches."""
-        if parts not in self._programs:
-            self._programs[parts] = program(self.graph, self.table, parts)
-        return self._programs[parts]
-
-    def _point(self, batch: int) -> tuple[Array, Program]:
-        parts = self.parts(batch)
-        work = self.scenario.workload.model_copy(update={"batch": batch})
-        return points(self.table, self.graph.symbols(work.symbols(parts))), self.program(parts)
+    def work(self, batch: int | None = None) -> Workload:
+        """The scenario's work at a batch; its own when None."""
+        own = self.scenario.workload
+        return own.model_copy(update={"batch": batch}) if batch else own
 
     def time_of(self, priced: Array, cluster: Cluster, batch: int | None = None) -> float:
         """Seconds of a step from its priced ops, (ops, N_OUT)."""
-        order = self.program(self.parts(batch or self.scenario.workload.batch))
-        whole = makespan if self.scenario.workload.phase == "prefill" else period
-        return cluster.host_s + whole(order, seconds(order, priced))
+        work = self.work(batch)
+        return cluster.host_s + self.laid.step_s(work, self.laid.parts(work), priced)
 
     def priced(self, cluster: Cluster, batch: int | None = None) -> Array:
         """The ops of one micro-batch, (ops, N_OUT)."""
-        symbols, _ = self._point(batch or self.scenario.workload.batch)
-        ops: Array = price(self.table, symbols, device_array(self.table, cluster))[0]
+        work, table = self.work(batch), self.laid.table
+        ops: Array = price(table, self.laid.point(work, self.laid.parts(work)), device_array(table, cluster))[0]
         return ops
 
     def step_s(self, cluster: Cluster, batch: int | None = None) -> float:
@@ -85,12 +72,12 @@ class Fixed:
 
     def largest(self, cluster: Cluster) -> int:
         """Sequences that fit."""
-        return largest_batch(replace(self.scenario, cluster=cluster), self.graph, MOST)
+        return largest_batch(replace(self.scenario, cluster=cluster), self.laid.graph, MOST)
 
     def misfits(self, cluster: Cluster) -> list[str]:
         """What does not fit of the scenario's batch."""
         own = replace(self.scenario, cluster=cluster)
-        return misfits(rows_at(own, self.graph, self.scenario.workload.batch), cluster)
+        return misfits(rows_at(own, self.laid.graph, self.scenario.workload.batch), cluster)
 
     def rate(self, cluster: Cluster, batch: int) -> float:
         """Tokens per second and chip."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,13 @@ from hwmodel.economics.energy import energy
 from hwmodel.fit import largest
 from hwmodel.graph import OpGraph
 from hwmodel.kernels import columns as c
+from hwmodel.laid import Laid
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.optimize.space import Choice
 from hwmodel.partition import partition
 from hwmodel.scenario import Scenario
-from hwmodel.timeline import Program, busy_s, floors, periods, program
-from hwmodel.timing import Array, OpTable, device_array, pack, points, price
+from hwmodel.timeline import Program, busy_s, floors, periods
+from hwmodel.timing import Array, device_array, pack, price
 
 Ints = NDArray[np.int64]
 
@@ -31,14 +32,12 @@ class Packed:
     choice: Choice
     scenario: Scenario
     """With the choice's cluster and plan."""
-    graph: OpGraph
-    table: OpTable
+    laid: Laid
     device: Array
     most: int
     """Sequences that fit, at least one."""
     usd_per_hour: float | None
     """Of all chips, electricity aside; None where a price is not known."""
-    _programs: dict[int, Program] = field(default_factory=dict, repr=False, compare=False)
 
     def floors(self, batches: Ints, parts: int) -> Array:
         """Lower bounds of the step's time (s) at every batch, cut into `parts` at most."""
@@ -69,7 +68,7 @@ class Packed:
             for row, point in enumerate(where):
                 time = float(times[point])
                 share = {name: min(1.0, float(each[row]) / time) for name, each in busy.items()}
-                uses = energy(self.graph, self.table, priced[row], cluster, prices, share, time, order.batches)
+                uses = energy(self.laid.graph, self.laid.table, priced[row], cluster, prices, share, time, order.batches)
                 rate = float(batches[point]) * tokens_of(self.scenario) / time
                 usd, joules = spending(cluster, Work(rate, self.scenario.workload.phase, share, time, uses), prices)
                 found[point] = np.nan if self.usd_per_hour is None else usd, np.nan if joules is None else joules
@@ -82,18 +81,16 @@ class Packed:
 
     def _priced(self, batches: Ints, parts: int) -> Iterator[tuple[Ints, Program, Array]]:
         """(where in `batches`, program, priced ops (points, ops, N_OUT)), by number of micro-batches."""
-        work = self.scenario.workload
-        wanted = np.minimum(max(parts, self.graph.pipeline_batches), batches)
+        work, graph, table = self.scenario.workload, self.laid.graph, self.laid.table
+        wanted = np.minimum(max(parts, graph.pipeline_batches), batches)
         cuts = -(-batches // -(-batches // wanted))
         for cut in np.unique(cuts).tolist():
             where = np.nonzero(cuts == cut)[0]
-            base = self.graph.symbols(work.model_copy(update={"batch": max(cut, work.batch)}).symbols(cut))
-            symbols = np.repeat(points(self.table, base), len(where), axis=0)
+            base = self.laid.point(work.model_copy(update={"batch": max(cut, work.batch)}), cut)
+            symbols = np.repeat(base, len(where), axis=0)
             sequences = "prefill_sequences" if work.phase == "prefill" else "decode_sequences"
-            symbols[:, self.table.symbols.index(sequences)] = -(-batches[where] // cut)
-            if cut not in self._programs:
-                self._programs[cut] = program(self.graph, self.table, cut)
-            yield where, self._programs[cut], price(self.table, symbols, self.device)
+            symbols[:, table.symbols.index(sequences)] = -(-batches[where] // cut)
+            yield where, self.laid.order(cut), price(table, symbols, self.device)
 
 
 def packed(choice: Choice, scenario: Scenario, lowered: OpGraph, batches: int) -> Packed | str:
@@ -116,7 +113,7 @@ def packed(choice: Choice, scenario: Scenario, lowered: OpGraph, batches: int) -
     table = pack(graph, own.cluster, own.workload.routing)
     known = [hourly(pool, own.economics) for pool in own.cluster.pools]
     usd = None if None in known else sum(found[0] for found in known if found)
-    return Packed(choice, own, graph, table, device_array(table, own.cluster), most, usd)
+    return Packed(choice, own, Laid(graph, table), device_array(table, own.cluster), most, usd)
 
 
 def largest_batch(scenario: Scenario, graph: OpGraph, limit: int) -> int:

@@ -232,11 +232,11 @@ def _fits(plan: Fixed, step: float) -> list[Bar]:
     """Measured fits: all ops of one at both ends of its band."""
     cluster = plan.scenario.cluster
     base, found = plan.priced(cluster), []
-    for index, (pool, fit) in enumerate(plan.table.fits):
+    for index, (pool, fit) in enumerate(plan.laid.table.fits):
         times = []
         for factor in (fit.low, fit.high):
             changed = base.copy()
-            changed[plan.table.fitted == index, c.TIME] *= factor
+            changed[plan.laid.table.fitted == index, c.TIME] *= factor
             times.append(plan.time_of(changed, cluster))
         ends = f"x {fit.low:.3g}", f"x {fit.high:.3g}"
         found.append(Bar(f"{pool} calibration {fit.key}", *ends, times[0], times[1], step, "measured"))

@@ -10,8 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hwmodel.along import Along, Cell
-from hwmodel.compare import Comparison
+from hwmodel.compare.along import Along, Cell
+from hwmodel.compare.answer import Comparison
+from hwmodel.compare.rows import MEASURES
 from hwmodel.report.money import usd
 from hwmodel.report.tables import seconds, table
 
@@ -22,27 +23,62 @@ REASONS = 6
 def comparison(found: Comparison) -> RenderableType:
     """The answer of ``hwmodel compare``."""
     rows = [
-        (str(row["scenario"]), "fits" if row["feasible"] else "does not run", f"{row['batch']:,}", seconds(row["step_s"]),
-         f"{row['tokens_per_s']:,.0f}", f"{row['tokens_per_s_per_user']:,.1f}", f"{row['tokens_per_s_per_chip']:,.1f}",
-         usd(row["usd_per_million_tokens"]), usd(row["joules_per_token"]), str(row["bound"]))
+        (str(row["scenario"]), "fits" if row["feasible"] else "does not run", _cell(row["batch"], ",.0f"),
+         seconds(row["step_s"]), _cell(row["tokens_per_s"], ",.0f"), _cell(row["tokens_per_s_per_user"], ",.1f"),
+         _cell(row["tokens_per_s_per_chip"], ",.1f"), usd(row[COST]), usd(row["joules_per_token"]), _cell(row["bound"], ""))
         for row in found.rows
     ]  # fmt: skip
     columns = ("scenario", "", "batch", "step", "tokens/s", "/user", "/chip", "USD/Mtok", "J/token", "bound")
     parts: list[RenderableType] = [table("side by side", columns, rows, 2)]
     for each in found.along:
         parts += ["", _along(each)]
+    if found.verdicts and not found.along:
+        parts += ["", _verdicts(found)]
     if found.crossovers and not found.along:
-        parts += ["", _crossovers("crossovers of cost over the batches that fit", found.crossovers, "tokens/s/user")]
+        parts += [
+            part
+            for y, x in dict.fromkeys((row["y"], row["x"]) for row in found.crossovers)
+            for part in ("", _changes([row for row in found.crossovers if (row["y"], row["x"]) == (y, x)], y, x))
+        ]
     return Group(*parts, *(Text(f"note: {text}", style="dim") for text in found.notes))
 
 
-def _crossovers(title: str, rows: Sequence[Mapping[str, Any]], unit: str) -> RenderableType:
+def _verdicts(found: Comparison) -> RenderableType:
+    """Who is ahead in what: of every two, or where they are many the best of all and the others."""
+    rows = list(found.verdicts)
+    if len(found.rows) > FEW + 1:
+        ahead = {of: {row["behind"] for row in rows if row["of"] == of} for of in MEASURES}
+        rows = [row for row in rows if row["ahead"] not in ahead[row["of"]]]
+    lines = [
+        (SHORT[row["of"]], row["ahead"], row["behind"], f"{row['ratio']:.3g} x", f"{row['low']:.3g} to {row['high']:.3g}",
+         "beyond the ranges" if row["beyond_ranges"] else "within the ranges")
+        for row in rows
+    ]  # fmt: skip
+    return table("who is ahead, each at its own batch", ("", "ahead", "of", "by", "range", ""), lines, 3)
+
+
+def _changes(rows: Sequence[Mapping[str, Any]], y: str, x: str) -> RenderableType:
+    if y == COST:
+        return _crossovers("crossovers of cost over the batches that fit", rows, "tokens/s/user")
+    return _crossovers(f"crossovers of {SHORT.get(y, y)}", rows, SHORT.get(x, x), "ahead")
+
+
+COST = "usd_per_million_tokens"
+SHORT = {"tokens_per_s_per_user": "tokens/s/user", "tokens_per_s_per_chip": "tokens/s/chip", COST: "USD/Mtok",
+         "workload.batch": "batch"}  # fmt: skip
+
+
+def _crossovers(title: str, rows: Sequence[Mapping[str, Any]], unit: str, best: str = "cheaper") -> RenderableType:
     lines = [
         (row["between"][0], row["between"][1], number(row["at"]),
          _around(row["low"], row["high"]))
         for row in rows
     ]  # fmt: skip
-    return table(title, ("cheaper below", "cheaper above", unit, "range"), lines, 2)
+    return table(title, (f"{best} below", f"{best} above", unit, "range"), lines, 2)
+
+
+def _cell(value: Any, how: str) -> str:
+    return "-" if value is None else format(value, how)
 
 
 def _around(low: float | None, high: float | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import types
 import typing
+from functools import cache
 from typing import Annotated, Any, TypeVar, Union
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
@@ -37,6 +38,7 @@ Plain = Annotated[Number, Unit("number")]
 SUFFIXES = tuple(sorted((f"_{name}" for name in units.UNITS if name != "number"), key=len, reverse=True))
 
 
+@cache
 def yaml_key(name: str) -> str:
     """``bandwidth_bytes_per_s`` as ``bandwidth``."""
     return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)

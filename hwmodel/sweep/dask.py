@@ -53,11 +53,12 @@ def chunks(made: Pricer, suffix: str, first: int, last: int, address: str, jobs:
         import distributed  # noqa: PLC0415  an extra
     except ImportError:
         raise InputError("--dask needs Dask, which is not installed: pip install 'hwmodel[distributed]'") from None
+    made_by: Any = distributed  # its calls are untyped
     cluster: Any = None
     try:
         if address == "local":
-            cluster = distributed.LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
-        client = distributed.Client(cluster or address, timeout=10)
+            cluster = made_by.LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
+        client = made_by.Client(cluster or address, timeout=10)
     except (OSError, ValueError) as error:
         raise InputError(f"no Dask scheduler answers at {shortened(address)}: {shortened(str(error), 120)}") from None
     try:

@@ -214,9 +214,13 @@ def sweep_of(document: Document, jobs: int = 1) -> Table:
     space = space_from(document, "sweep")
     if space.points > MOST_HELD:
         raise InputError(f"{space.points:,} points do not fit in memory; at most {MOST_HELD:,}, or 'hwmodel sweep --out'")
-    made = pricer(space, document)
-    chunks = range(-(-space.points // CHUNK))
-    parts = [made.table(chunk)[0] for chunk in chunks] if jobs <= 1 else _threads(made, space, jobs)
+    return whole(pricer(space, document), jobs)
+
+
+def whole(made: Pricer, jobs: int = 1) -> Table:
+    """Columns of all points of a space, those marked not feasible that fail a constraint."""
+    chunks = range(-(-made.space.points // CHUNK))
+    parts = [made.table(chunk)[0] for chunk in chunks] if jobs <= 1 else _threads(made, made.space, jobs)
     found = _stacked(parts, made)
     for constraint in made.constraints:
         np.logical_and(found.feasible, constraint.holds(found.numbers), out=found.feasible)

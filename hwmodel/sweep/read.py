@@ -1,23 +1,69 @@
-"""The file of a sweep, read back."""
+"""The file of a sweep, read back: the columns that are asked for, of the points that can run."""
 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hwmodel.spec.errors import InputError, Problem, did_you_mean
+from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
+from hwmodel.sweep.store import FORMATS, polars
 from hwmodel.timing import Array
 
+Column = Array | tuple[NDArray[np.int64], tuple[str, ...]]
+"""Numbers, or codes and the word of each."""
 
-@dataclass(frozen=True)
+
+def is_points(name: str) -> bool:
+    """Whether a name is that of a file of points."""
+    return name.endswith(FORMATS)
+
+
 class Points:
-    """Columns of a file of points: numbers where all cells are, else words."""
+    """A file of points: columns of numbers where all cells are, else of words; a column is read when it is asked for."""
 
-    name: str
-    columns: dict[str, Array | list[str]]
+    def __init__(self, path: Path) -> None:
+        """Look at the columns' names.
+
+        Raises
+        ------
+        InputError
+            For a file that is none.
+        """
+        self.path, self.name = path, path.name
+        with self._readable():
+            self.names = self._header()
+        if not {"point", "feasible"} <= set(self.names):
+            raise InputError(Problem("is no file of points: it has no columns 'point' and 'feasible'", file=str(path)))
+        self._held: dict[str, Column] = {}
+
+    def load(self, *names: str) -> None:
+        """Read columns in one pass; those that are not there, or held already, are left out."""
+        wanted = [name for name in dict.fromkeys(("point", *names)) if name in self.names and name not in self._held]
+        if not wanted:
+            return
+        with self._readable():
+            found = self._of_csv(wanted) if self.path.suffix == ".csv" else self._of_parquet(wanted)
+        if not all(len(cells) for cells in found):
+            raise InputError(Problem("holds no point that can run", file=str(self.path)))
+        self._held |= {name: _column(cells) for name, cells in zip(wanted, found, strict=True)}
+
+    def column(self, name: str) -> Column:
+        """A column.
+
+        Raises
+        ------
+        InputError
+            When there is none of that name.
+        """
+        if name not in self.names:
+            raise InputError(f"{self.name} has no column '{shortened(name)}'{did_you_mean(name, self.names)}")
+        self.load(name)
+        return self._held[name]
 
     def number(self, name: str) -> Array:
         """A column of numbers.
@@ -25,47 +71,80 @@ class Points:
         Raises
         ------
         InputError
-            When there is none of that name.
+            When there is none of that name, or it is one of words.
         """
-        column = self.columns.get(name)
-        if column is None or isinstance(column, list):
-            known = [key for key, values in self.columns.items() if not isinstance(values, list)]
-            raise InputError(f"{self.name} has no column of numbers '{name}'{did_you_mean(name, known)}")
+        column = self.column(name)
+        if isinstance(column, tuple):
+            raise InputError(f"{self.name}: column '{name}' holds words, no numbers")
         return column
 
+    def codes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """A column as words: the code of every point, and the word of each code; numbers in short, in rising order."""
+        column = self.column(name)
+        if isinstance(column, tuple):
+            return column
+        values, code = np.unique(column, return_inverse=True)
+        return code.reshape(-1).astype(np.int64), tuple("" if np.isnan(value) else f"{value:.6g}" for value in values)
+
     def words(self, name: str) -> list[str]:
-        """A column as words."""
-        column = self.columns.get(name)
-        if column is None:
-            raise InputError(f"{self.name} has no column '{name}'{did_you_mean(name, self.columns)}")
-        return column if isinstance(column, list) else [f"{value:.4g}" for value in column]
+        """A column as words, one a point."""
+        code, known = self.codes(name)
+        return [known[k] for k in code.tolist()]
+
+    def plain(self, name: str, index: int) -> float | str | None:
+        """One cell; None where nothing is known."""
+        column = self.column(name)
+        if isinstance(column, tuple):
+            return column[1][column[0][index]] or None
+        return None if np.isnan(column[index]) else float(column[index])
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        wrong: tuple[type[Exception], ...] = (OSError, UnicodeDecodeError, csv.Error)
+        if self.path.suffix == ".parquet":
+            wrong = (*wrong, polars().exceptions.PolarsError)
+        try:
+            yield
+        except wrong as error:
+            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error).partition("\n")[0]
+            raise InputError(Problem(f"cannot be read: {said}", file=str(self.path))) from None
+
+    def _header(self) -> tuple[str, ...]:
+        if self.path.suffix == ".parquet":
+            return tuple(polars().read_parquet_schema(self.path))
+        with self.path.open(newline="", encoding="utf-8") as file:
+            return tuple(next(csv.reader(file), []))
+
+    def _of_csv(self, names: Sequence[str]) -> list[list[str]]:
+        """Cells by column; rows that are cut short, as the last one of a sweep that is at work may be, are left out."""
+        at, good, wide = [self.names.index(name) for name in names], self.names.index("feasible"), len(self.names)
+        found: list[list[str]] = [[] for _ in names]
+        with self.path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            next(rows, None)
+            for row in rows:
+                if len(row) == wide and row[good] == "true":
+                    for cells, k in zip(found, at, strict=True):
+                        cells.append(row[k])
+        return found
+
+    def _of_parquet(self, names: Sequence[str]) -> list[Array | list[str]]:
+        frame = polars().read_parquet(self.path, columns=list(dict.fromkeys((*names, "feasible"))))
+        frame = frame.filter(polars().col("feasible"))
+        return [frame[name].to_numpy() if frame[name].dtype.is_numeric() else frame[name].to_list() for name in names]
 
 
 def read_points(path: Path) -> Points:
-    """The points of ``FILE.csv`` as `hwmodel sweep --out` writes it; those that can run.
-
-    Raises
-    ------
-    InputError
-        For a file that is none.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            header = next(rows, [])
-            if not {"point", "feasible"} <= set(header):
-                raise InputError(Problem("is no file of points: it has no columns 'point' and 'feasible'", file=str(path)))
-            good = header.index("feasible")
-            cells = [row for row in rows if len(row) == len(header) and row[good] == "true"]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(Problem(f"cannot be read: {error}", file=str(path))) from None
-    if not cells:
-        raise InputError(Problem("holds no point that can run", file=str(path)))
-    return Points(path.name, {name: _column([row[k] for row in cells]) for k, name in enumerate(header)})
+    """The points of a file that `hwmodel sweep --out` writes; see `Points`."""
+    return Points(path)
 
 
-def _column(cells: list[str]) -> Array | list[str]:
+def _column(cells: Array | list[str]) -> Column:
+    if isinstance(cells, np.ndarray):
+        return cells.astype(np.float64)
     try:
         return np.array([float(cell) if cell else np.nan for cell in cells])
-    except ValueError:
-        return cells
+    except (ValueError, TypeError):
+        known: dict[str, int] = {}
+        codes = np.array([known.setdefault(str(cell), len(known)) for cell in cells], dtype=np.int64)
+        return codes, tuple(known)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
+from numpy.typing import NDArray
 
 from hwmodel import __version__
 from hwmodel.spec.errors import InputError, Problem
@@ -25,21 +29,30 @@ def fingerprint(pricer: Pricer) -> str:
 
 
 def csv_bytes(table: Table) -> bytes:
-    """Rows of a table as CSV, numbers to the last bit; empty where a value is not known."""
-    cells: list[list[str]] = [list(map(str, table.point.tolist()))]
-    for name in order_of(table):
-        if name in table.words:
-            codes, words = table.words[name]
-            known = [*(_quoted(word) for word in words), ""]
-            cells.append([known[code] for code in codes.tolist()])
+    """Rows of a table as CSV, numbers in the fewest digits that read back to the last bit; empty where a value is not known."""
+    cells = [_rows(table.point[:, None])]
+    for known, names in groupby(order_of(table), key=table.words.__contains__):
+        if known:
+            cells += [_words(*table.words[name]) for name in names]
         else:
-            column = table.numbers[name]
-            texts = list(map(repr, column.tolist()))
-            for k in np.nonzero(np.isnan(column))[0].tolist():
-                texts[k] = ""
-            cells.append(texts)
-    cells.append(["true" if yes else "false" for yes in table.feasible.tolist()])
-    return "".join(",".join(row) + "\n" for row in zip(*cells, strict=True)).encode()
+            cells.append(_rows(np.stack([table.numbers[name] for name in names], axis=1)))
+    cells.append(_words(table.feasible.astype(np.int64), ("false", "true")))
+    return b"".join(b",".join(row) + b"\n" for row in zip(*cells, strict=True))
+
+
+def _rows(numbers: NDArray[Any]) -> list[bytes]:
+    """The rows of numbers, (rows, columns), each as text with commas; JSON has no word for what is not finite."""
+    text: bytes = orjson.dumps(np.ascontiguousarray(numbers), option=orjson.OPT_SERIALIZE_NUMPY)
+    rows = text[2:-2].replace(b"null", b"").split(b"],[")
+    for row in np.nonzero(np.isinf(numbers).any(axis=1))[0].tolist():
+        rows[row] = b",".join(b"" if np.isnan(cell) else repr(cell).encode() for cell in numbers[row].tolist())
+    return rows
+
+
+def _words(codes: NDArray[np.int64], words: Sequence[str]) -> list[bytes]:
+    """A column of words, (rows,); code -1 is none."""
+    known = [*(_quoted(word).encode() for word in words), b""]
+    return [known[code] for code in codes.tolist()]
 
 
 def _quoted(word: str) -> str:
@@ -53,28 +66,34 @@ def header(table: Table) -> bytes:
 
 def parquet_bytes(table: Table) -> bytes:
     """Rows of a table as a Parquet file of their own."""
-    polars = _polars()
+    frames = polars()
     data: dict[str, Any] = {"point": table.point}
     for name in order_of(table):
         if name in table.words:
             codes, words = table.words[name]
-            data[name] = polars.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=polars.String)
+            data[name] = frames.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=frames.String)
         else:
             data[name] = table.numbers[name]
     data["feasible"] = table.feasible
     out = BytesIO()
-    polars.DataFrame(data).write_parquet(out)
+    frames.DataFrame(data).write_parquet(out)
     return out.getvalue()
 
 
-def _polars() -> Any:
+def polars() -> Any:
+    """The library that reads and writes Parquet.
+
+    Raises
+    ------
+    InputError
+        When it is not installed.
+    """
     try:
-        import polars  # noqa: PLC0415  an extra
+        import polars as found  # noqa: PLC0415  an extra
     except ImportError:
-        raise InputError(
-            "Parquet is written by polars, which is not installed: pip install 'hwmodel[frames]', or --out FILE.csv"
-        ) from None
-    return polars
+        message = "Parquet needs polars, which is not installed: pip install 'hwmodel[frames]', or use a FILE.csv"
+        raise InputError(message) from None
+    return found
 
 
 class Store:
@@ -93,7 +112,7 @@ class Store:
         if not path.parent.is_dir():
             raise InputError(Problem("its folder does not exist", file=str(path)))
         if path.suffix == ".parquet":
-            _polars()
+            polars()
         self.path, self.manifest = path, path.with_name(f"{path.name}.manifest.json")
         self.parts = path.with_name(f"{path.name}.parts")
         self.state: dict[str, Any] = {}
@@ -154,9 +173,8 @@ class Store:
     def finish(self, summary: dict[str, Any]) -> None:
         """Put the parts together, and say that the file is whole."""
         if self.path.suffix == ".parquet" and not self.complete:
-            polars = _polars()
             new = self.path.with_name(f"{self.path.name}.new")
-            polars.scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
+            polars().scan_parquet(sorted(self.parts.glob("*.parquet"))).sink_parquet(new)
             new.replace(self.path)
         self.state["complete"] = True
         self._note(summary)

@@ -39,7 +39,7 @@ def test_price_many_points(name: str, benchmark: Any) -> None:
 
 
 def test_calibration_costs_at_most_as_much_as_the_kernels_themselves() -> None:
-    """Pricing with measured corrections takes at most twice the time without (half as much again on a busy machine)."""
+    """Pricing with measured corrections takes at most twice the processor time without; 1.5 measured, strictly at most 1.75."""
     times: dict[str, list[float]] = {"uncalibrated": [], "vllm": []}
     cases = {}
     for stack in times:
@@ -52,14 +52,14 @@ def test_calibration_costs_at_most_as_much_as_the_kernels_themselves() -> None:
         ]
         cases[stack] = (table, np.concatenate(rows), device_array(table, scenario.cluster))
         price(*cases[stack])
-    for _ in range(25):  # in turn, so that a slow moment meets both
+    for _ in range(50):  # in turn, so that a slow moment meets both
         for stack, case in cases.items():
-            start = time.perf_counter()
+            start = time.thread_time()
             price(*case)
-            times[stack].append(time.perf_counter() - start)
-    ratio = float(np.median(times["vllm"]) / np.median(times["uncalibrated"]))
+            times[stack].append(time.thread_time() - start)
+    ratio = float(np.median(np.divide(times["vllm"], times["uncalibrated"])))
     print(f"calibrated / uncalibrated: {ratio:.2f}")
-    assert ratio <= (2.0 if os.environ.get("HWMODEL_STRICT_TIMING") else 3.0)
+    assert ratio <= (1.75 if os.environ.get("HWMODEL_STRICT_TIMING") else 2.0)
 
 
 @pytest.mark.parametrize("name", NAMES)

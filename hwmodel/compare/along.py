@@ -6,7 +6,7 @@ At every value each scenario serves the most sequences that fit and keep to the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hwmodel.axis import TPOT, Axis, Question, seconds, unknown_pool
+from hwmodel.compare.crossing import located
 from hwmodel.goal import Slo
 from hwmodel.optimize.optimum import optimize
 from hwmodel.optimize.packed import Packed, largest_batch, tokens_of
@@ -184,17 +185,16 @@ def _most(placed: Placed, tpot_s: float, *, fixed: bool) -> tuple[int, str]:
 
     By bisection: where a step of more sequences is shorter (waves of tiles), a larger batch may be overlooked.
     """
-    scenario, graph, table = placed.scenario, placed.graph, placed.table
-    fit = largest_batch(scenario, graph, LIMIT)
+    scenario, laid = placed.scenario, placed.laid
+    fit = largest_batch(scenario, laid.graph, LIMIT)
     least = scenario.workload.batch if fixed else 1
     if fit < least:
         return 0, f"memory: {fit:,} sequences fit" if fit else "memory: not one sequence fits"
     choice = Choice("as planned", scenario.cluster, (), (1,))
-    plan = Packed(choice, scenario, graph, table, device_array(table, scenario.cluster), fit, None)
-    parts = max(graph.micro_batches, graph.pipeline_batches)
+    plan = Packed(choice, scenario, laid, device_array(laid.table, scenario.cluster), fit, None)
 
     def slow(batch: int) -> float:
-        return float(plan.times(np.array([batch]), parts)[0]) / tokens_of(scenario)
+        return float(plan.times(np.array([batch]), laid.most)[0]) / tokens_of(scenario)
 
     if slow(least) > tpot_s:
         return 0, f"TPOT {show(slow(least), 's', 4)} with {least:,} sequence{'s' if least > 1 else ''}"
@@ -232,7 +232,7 @@ def _changes(askers: Sequence[_Asker], over: Axis, ends: tuple[float, float]) ->
         def first(number: float, own: int = before, among: Sequence[int] = rivals) -> bool:
             return winner(number, among) == own
 
-        value = _located(first, low, high, close, whole=over.whole)
+        value = located(first, low, high, close, whole=over.whole)
         low = value if over.whole else min(high, value * (1 + close))
         after = winner(low, every)
         names = [askers[n].name if n >= 0 else "none" for n in (before, after)]
@@ -241,15 +241,6 @@ def _changes(askers: Sequence[_Asker], over: Axis, ends: tuple[float, float]) ->
             around = _ends(askers[before], askers[after], over, value)
         found.append({"x": over.path, "between": names, "at": value, "low": around[0], "high": around[1]})
     return found
-
-
-def _located(first: Callable[[float], bool], low: float, high: float, close: float, *, whole: bool) -> float:
-    """The value from which a condition that holds at `low` and not at `high` no longer holds."""
-    while (high - low > 1) if whole else (high / low > 1 + close):
-        middle = float(math.floor(math.sqrt(low * high))) if whole else math.sqrt(low * high)
-        middle = min(max(middle, low + 1), high - 1) if whole else middle
-        low, high = (middle, high) if first(middle) else (low, middle)
-    return high if whole else math.sqrt(low * high)
 
 
 def _ends(one: _Asker, other: _Asker, over: Axis, value: float) -> tuple[float | None, float | None]:
@@ -275,7 +266,7 @@ def _ends(one: _Asker, other: _Asker, over: Axis, value: float) -> tuple[float |
     def where(shift: float) -> float | None:
         if not gap(first) < shift < gap(last):
             return None
-        return _located(lambda number: gap(number) < shift, first, last, ROUGH, whole=over.whole)
+        return located(lambda number: gap(number) < shift, first, last, ROUGH, whole=over.whole)
 
     low, high = where(-up), where(down)
     return low and min(low, value), high and max(high, value)

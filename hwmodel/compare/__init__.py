@@ -1,0 +1,1 @@
+"""Answers set side by side: who wins where, and where curves cross."""
