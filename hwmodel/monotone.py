@@ -66,18 +66,24 @@ SIZES: dict[str, tuple[Callable[[Array], dict[str, Array]], tuple[int, ...]]] = 
 single size to go by: there the stiffness of the grid is all that keeps it in bounds."""
 
 
+STAIRS = ("gemm",)
+"""Kinds whose form is a stair between knots. A smooth one that grows from knot to knot grows between them as well: to ask more
+of it costs decode attention 0.9 points of its median on rows held out, and 6 of its p90."""
+
+
 def growths(theta: Array, like: Sample) -> tuple[Array, ...]:
     """How much the logarithm of the physical time surely grows along each axis, from a knot to the next: (knots,) each.
 
     Empty along axes where it may fall. Between the steps of tiles a time with tiles stands still, and below them one without
-    tiles grows less: what surely grows is the smaller of the two, and the least of it over half a cell around.
+    tiles grows less: what surely grows is the smaller of the two, and of a stair the least of it over half a cell around.
     """
     kind = like.rows.kind
     if kind not in SIZES:
         return ()
     lattice = GRIDS[kind].lattice
     shape, axes = SIZES[kind]
-    fine = Lattice(tuple(_halved(knots) if axis in axes else knots for axis, knots in enumerate(lattice.axes)))
+    halved = axes if kind in STAIRS else ()
+    fine = Lattice(tuple(_halved(knots) if axis in halved else knots for axis, knots in enumerate(lattice.axes)))
     columns = shape(2.0**fine.knots)
     forms = [_logs(columns, theta, like, chip).reshape(fine.shape) for chip in _with_and_without_tiles(like.chip)]
     found = []
@@ -85,9 +91,10 @@ def growths(theta: Array, like: Sample) -> tuple[Array, ...]:
         if axis not in axes:
             found.append(np.zeros(0))
             continue
-        rise = np.min([_moved(form, axis)[2:] - _moved(form, axis)[:-2] for form in forms], axis=0)
+        cell = 2 if halved else 1
+        rise = np.min([_moved(form, axis)[cell:] - _moved(form, axis)[:-cell] for form in forms], axis=0)
         rise = _moved(np.maximum(rise, 0.0), axis)
-        for other in axes:
+        for other in halved:
             rise = _least_around(rise, other)
         steps = np.zeros(lattice.shape)
         _moved(steps, axis)[:-1] = _moved(rise, axis)

@@ -90,8 +90,8 @@ def test_what_surely_grows_is_the_least_of_stairs_and_ramp() -> None:
 
 # --- shipped calibrations ----------------------------------------------------------------------------------------------
 
-LEAST_GEMM = 0.97
-"""What a doubling may leave of a time. It is 1 from knot to knot; see `hwmodel.monotone`."""
+LEAST_GEMM = 0.99
+"""What a doubling leaves of a time: files hold thousandths, so that two neighbours may differ by one that they should not."""
 
 
 @pytest.mark.parametrize("name", with_op("gemm"))
@@ -109,11 +109,10 @@ def test_twice_the_rows_columns_or_depth_of_a_product_never_take_less_time(name:
             twice = replace(rows, columns={**sizes, key: 2 * sizes[key]})
             ratio = times(replay(twice, chip, found)) / base
             assert ratio.min() > LEAST_GEMM, (fit.key, key)
-            assert np.mean(ratio < 0.99) < 0.005
             assert (times(replay(twice, chip, bare)) / form).min() > 1 - 1e-9
 
 
-LEAST_ATTENTION = 0.9
+LEAST_ATTENTION = 0.99
 LENGTHS = {"attention_decode": ("kv_len", octaves(4, 16, 0.5)), "attention_prefill": ("seq", octaves(4, 15, 0.5))}
 
 
