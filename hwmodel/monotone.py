@@ -67,8 +67,9 @@ single size to go by: there the stiffness of the grid is all that keeps it in bo
 
 
 STAIRS = ("gemm",)
-"""Kinds whose form is a stair between knots. A smooth one that grows from knot to knot grows between them as well: to ask more
-of it costs decode attention 0.9 points of its median on rows held out, and 6 of its p90."""
+"""Kinds whose form is a stair between knots: of them growth is asked over half a cell around every knot. The others grow from
+knot to knot; between knots up to 5 % of the doublings of attention take over 1 % less time, 19 % less at the most. To ask as
+much of decode attention costs 0.9 points of its median on rows held out, and 6 of its p90."""
 
 
 def growths(theta: Array, like: Sample) -> tuple[Array, ...]:
