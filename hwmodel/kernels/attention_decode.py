@@ -57,9 +57,7 @@ def amounts(pairs: float, key: float, value: float, softmax: float, rate: float,
 
 
 @bare
-def one(
-    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
-) -> None:
+def one(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray) -> None:
     """One op at one point; fills `out` as price does (TIME in s)."""
     b, s, heads = dims[0], dims[1], dims[3]
     seen, read = positions(s, dims[2], dims[5], consts[5], consts[6], consts[7], consts[9] == 1.0)
@@ -87,4 +85,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j])

@@ -96,22 +96,15 @@ def amounts(
 
 
 @bare
-def one(
-    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
-) -> None:
+def one(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray) -> None:
     """One product of one chip's experts at one point; fills `out` as price does (TIME in s)."""
     tokens, n, k = dims[0], dims[2], dims[3]
     routed, distinct = routed_tokens(tokens, bins), distinct_experts(tokens, bins, where[c.WARM] > 0)
     weights, activations, flops = amounts(routed, distinct, n, k, consts[0], consts[1], consts[2])
     memory = memory_time(weights, 0.0, activations, where, chip, out)
     peak = chip[c.PEAK + where[c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
-    compute = np.inf
-    if lazy and chip[c.SHARPNESS] == 0.0:
-        compute = grouped_bounds(routed, distinct, n, k, peak, chip, memory / NEAR)
-    if compute * NEAR >= memory:
-        compute = grouped_time(tokens, n, k, peak, bins, chip)
     out[c.FLOPS] = flops
-    finish(compute, memory, chip, out)
+    finish(grouped_time(tokens, n, k, peak, bins, chip), memory, chip, out)
 
 
 @bare
@@ -129,4 +122,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j])

@@ -38,16 +38,13 @@ def amounts(
 
 
 @bare
-def one(
-    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
-) -> None:
+def one(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray) -> None:
     """One product at one point; fills `out` as price does (TIME in s)."""
     m, n, k, groups = dims[0], dims[1], dims[2], dims[3]
     peak = chip[c.PEAK + where[c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]
     weights, activations, flops = amounts(m, n, k, groups, consts[0], consts[1], consts[2])
     memory = memory_time(weights, 0.0, activations, where, chip, out)
-    enough = memory if lazy and chip[c.SHARPNESS] == 0.0 else -1.0  # what memory hides bounds nothing
-    compute = product_time(m, n, k, groups, peak, chip, enough)
+    compute = product_time(m, n, k, groups, peak, chip, -1.0)
     out[c.FLOPS] = flops
     finish(compute, memory, chip, out)
 
@@ -67,4 +64,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j])

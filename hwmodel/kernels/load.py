@@ -14,9 +14,7 @@ CONSTS = ("weight_bytes",)
 
 
 @bare
-def one(
-    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
-) -> None:
+def one(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray) -> None:
     """One load at one point; fills `out` as price does (TIME in s)."""
     copies = distinct_experts(dims[0], bins) if bins[0, 1] > 0.0 else dims[1]
     size = copies * dims[2] * consts[0]
@@ -40,4 +38,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j])

@@ -32,20 +32,6 @@ def distinct_experts(tokens: float, bins: np.ndarray, laid_out: bool = False) ->
 
 
 @bare
-def known_distinct(tokens: float, bins: np.ndarray, logs: np.ndarray) -> float:
-    """`distinct_experts` of `tokens` drawn tokens (not laid out) where log1p(-p) is known; logs : (N_BINS,), -inf for p = 1."""
-    total = 0.0
-    if tokens <= 0.0:
-        return total
-    for j in range(c.N_BINS):
-        if bins[j, 1] <= 0.0:
-            break
-        x = tokens * logs[j]
-        total += bins[j, 1] if x < -45.0 else bins[j, 1] * -math.expm1(x)  # exp(-45) is less than half an ulp of 1
-    return total
-
-
-@bare
 def routed_tokens(tokens: float, bins: np.ndarray) -> float:
     """Expected token-expert pairs on this chip: tokens times the sum of n p."""
     total = 0.0

@@ -14,9 +14,7 @@ CONSTS = ("state_bytes", "state_flops", "chunk_flops", "activation_bytes")
 
 
 @bare
-def one(
-    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
-) -> None:
+def one(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray) -> None:
     """One recurrence at one point; fills `out` as price does (TIME in s)."""
     b, s, heads = dims[0], dims[1], dims[2]
     if s > 1.0:
@@ -44,4 +42,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j])

@@ -29,9 +29,7 @@ def amounts(
 
 
 @bare
-def one(
-    dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray, lazy: bool
-) -> None:
+def one(dims: np.ndarray, consts: np.ndarray, where: np.ndarray, bins: np.ndarray, chip: np.ndarray, out: np.ndarray) -> None:
     """One elementwise op at one point; fills `out` as price does (TIME in s)."""
     compute, weights, kv, activations = amounts(
         dims[0], dims[1], consts[0], consts[1], consts[2], consts[3], chip[c.VECTOR], chip[c.FREE_ACTIVATIONS] == 1.0
@@ -52,4 +50,4 @@ def price(
     for q in range(dims.shape[0]):
         dq = q if device.shape[0] > 1 else 0
         for j in range(dims.shape[1]):
-            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j], False)
+            one(dims[q, j], consts[j], where[j], bins[j], device[dq, where[j, c.ROW]], out[q, j])

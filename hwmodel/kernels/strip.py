@@ -342,11 +342,11 @@ def others_at(ops: Ops, u: int, s: Strip, n: int) -> None:
         for k in range(N_DIMS):
             s.dims[k] = s.values[ops.slot[u, k], q]
         if kind == 3:
-            _prefill(s.dims, ops.consts[u], where, bins, chip, one, True)
+            _prefill(s.dims, ops.consts[u], where, bins, chip, one)
         elif kind == 6:
-            _load(s.dims, ops.consts[u], where, bins, chip, one, True)
+            _load(s.dims, ops.consts[u], where, bins, chip, one)
         else:
-            _scan(s.dims, ops.consts[u], where, bins, chip, one, True)
+            _scan(s.dims, ops.consts[u], where, bins, chip, one)
         for k in range(c.N_OUT):
             s.out[k, q] = one[k]
 

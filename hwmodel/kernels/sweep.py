@@ -3,8 +3,8 @@
 Points are worked on in strips, with arrays that have the points last: one op is priced at all points of a strip (`strip`) and
 added to the sums it counts in before the next is priced, so that a strip's sums and one op's amounts stay in the first caches.
 
-Arrays of a structure (U ops that differ, S segments)
------------------------------------------------------
+Arrays of a structure (U ops that differ)
+-----------------------------------------
 Ops: kind (U,) index into KINDS; slot (U, 6) which value each dimension is; consts (U, 10); where (U, N_WHERE); bin (U,) which
 bins of a routing, 0 for none.
 Entries: at (U + 1,) first entry of each op; into (E,) which sum an op counts in, times (E,) how often.
@@ -84,12 +84,19 @@ class Sizes(NamedTuple):
     pools: int
     stages: int
     names: int
+    """What a step or a layer may be bound by."""
     rows: int
+    """Of layers."""
     expert_op: int
+    """The op whose loads are told; -1 for none."""
     prefill: int
+    """1 where a step is all of a prefill, its makespan."""
     rounds: int
+    """Steps that are walked to find a period."""
     many: int
+    """Steps that are walked where those do not settle."""
     slots: int
+    """Sums of what uses energy."""
 
 
 class Room(NamedTuple):

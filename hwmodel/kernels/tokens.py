@@ -159,7 +159,7 @@ def moved_alike(ready: np.ndarray, free: np.ndarray, old_ready: np.ndarray, old_
 
 @within
 def layers_on(at: np.ndarray, old: np.ndarray, tokens: int, way: Way) -> int:
-    """How many layers further all tokens stand in one run, each at the same visit (no unit, s); 0 where they do not."""
+    """How many layers further all tokens stand in one run, each at the same visit (no unit); 0 where they do not."""
     run = way.run[at[POSITION, 0]]
     if run < 0:
         return 0
