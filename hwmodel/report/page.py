@@ -12,9 +12,10 @@ from typing import Any
 from hwmodel.compare.tradeoff import tradeoff
 from hwmodel.explain import explain_all
 from hwmodel.figures import ceilings, dots, lanes_of, window
+from hwmodel.report.document import BROKEN, broken
 from hwmodel.result import Result
 from hwmodel.scenario import Scenario
-from hwmodel.spec.errors import InputError, Problem, shortened
+from hwmodel.spec.errors import InputError, Problem
 
 Data = Mapping[str, Any]
 NEEDED = ("scenario", "feasible", "reasons", "step", "memory", "pools", "links", "layers", "ops", "version")
@@ -86,15 +87,6 @@ def page_from(path: str | Path) -> Page:
         return Page(found, (), tuple(_from_rows(found)), None, str(path))
     except BROKEN as error:
         raise broken(error, str(path)) from None
-
-
-BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
-
-
-def broken(error: Exception, file: str) -> InputError:
-    """What to tell of a saved answer whose values are none."""
-    kind = type(error).__name__
-    return InputError(Problem(f"is no whole answer of 'hwmodel run --json' ({kind}: {shortened(str(error))})", file=file))
 
 
 def _rooflines(result: Result) -> list[Data]:

@@ -6,19 +6,17 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 
 from hwmodel import __version__
+from hwmodel.report.document import BROKEN, broken, document
 from hwmodel.report.markup import Data, grid, listed, number, percent, seconds, size, tile
-from hwmodel.spec.errors import InputError, Problem, shortened
 
 PICTURES = {"over_time.png": "Load over time", "percentiles.png": "Percentiles"}
 """Pictures that stand in the page, where they lie beside the answer."""
 ROWS = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"), ("queue", "queue_s"),
         ("KV transfer", "transfer_s"))  # fmt: skip
 PARTS = ("queue", "load", "prefill", "transfer", "preemption")
-BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
 
 
 def is_simulation(path: str | Path) -> bool:
@@ -43,41 +41,17 @@ def write_simulation(path: str | Path, out: str | Path) -> None:
     try:
         page = simulation_html(json.loads(path.read_text(encoding="utf-8")), pictures)
     except BROKEN as error:
-        message = f"is no whole answer of 'hwmodel simulate --json' ({type(error).__name__}: {shortened(str(error))})"
-        raise InputError(Problem(message, file=str(path))) from None
+        raise broken(error, str(path), "simulate") from None
     Path(out).write_text(page, encoding="utf-8")
 
 
 def simulation_html(found: Data, pictures: Mapping[str, bytes]) -> str:
-    """The page as text; pictures (PNG) by their titles. A content security policy lets nothing run or be fetched."""
+    """The page as text; pictures (PNG) by their titles."""
     made = [(name.lower(), name, body) for name, make in SECTIONS.items() if (body := make(found))]
     if pictures:
         made.append(("pictures", "Pictures", "".join(_picture(name, data) for name, data in pictures.items())))
-    links = "".join(f'<li><a href="#{key}">{escape(name)}</a></li>' for key, name, _ in made)
-    sections = "\n".join(f'<section id="{key}" aria-label="{escape(name)}">{body}</section>' for key, name, body in made)
-    title, style = escape(str(found["scenario"])), resources.files("hwmodel.report").joinpath("page.css").read_text("utf-8")
-    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<a class="skip" href="#answer">to the answer</a>
-<header><div><h1>{title}</h1><p class="sub">{escape(str(found["trace"]))}</p></div></header>
-<nav aria-label="sections"><ul>{links}</ul></nav>
-<main>
-{sections}
-</main>
-<footer><p>hwmodel {escape(str(found["version"]))}, page by {__version__}.</p></footer>
-</body>
-</html>
-"""
+    foot = escape(f"hwmodel {found['version']}, page by {__version__}.")
+    return document(str(found["scenario"]), escape(str(found["trace"])), made, foot)
 
 
 def _picture(name: str, data: bytes) -> str:
