@@ -56,6 +56,22 @@ def test_no_rooms_for_everything() -> None:
     assert not names & {"utils", "util", "common", "helpers", "misc", "manager", "factory", "registry"}
 
 
+def test_every_room_has_its_place_among_the_layers() -> None:
+    text = (ROOT / ".importlinter").read_text()
+    layers = text.partition("[importlinter:contract:rooms]")[2].partition("[importlinter:contract:")[0]
+    placed = set(re.findall(r"hwmodel\.(\w+)", layers))
+    rooms = {path.relative_to(ROOT / "hwmodel").parts[0].removesuffix(".py") for path in SOURCES}
+    assert rooms - {"__init__", "__main__"} == placed
+
+
+def test_every_strategy_and_scheduler_is_held_apart_from_the_others() -> None:
+    text = (ROOT / ".importlinter").read_text()
+    for folder, shared in (("partition", {"strategy", "verify"}), ("serve/schedulers", {"scheduler"})):
+        room = "hwmodel." + folder.replace("/", ".")
+        own = {path.stem for path in (ROOT / "hwmodel" / folder).glob("*.py")} - shared - {"__init__"}
+        assert own == set(re.findall(rf"{re.escape(room)}\.(\w+)", text))
+
+
 def specs(base: type[Spec] = Spec) -> list[type[Spec]]:
     return [found for inner in base.__subclasses__() for found in (inner, *specs(inner))]
 
