@@ -106,14 +106,13 @@ PLACES = ((4, 3, "left"), (4, -10, "left"), (-4, 3, "right"), (-4, -10, "right")
 
 def labelled(
     axes: Axes, text: str, at: tuple[float, float], colour: str, taken: list[object], *, size: float = 7.5,
-    turns: tuple[int, ...] = tuple(range(len(PLACES))),
+    places: tuple[tuple[int, int, str], ...] = PLACES,
 ) -> bool:  # fmt: skip
     """Write beside a point where no other label stands, or not at all (False); `taken` : their boxes, this one added.
 
-    turns : which of PLACES to try; place 3 is under the line for a point on the right edge
+    places : where to try, one after the other, see `PLACES`
     """
-    for turn in turns:
-        dx, dy, side = PLACES[turn] if turns != (3,) else (-3, 2, "right")
+    for dx, dy, side in places:
         note = axes.annotate(text, at, (dx, dy), textcoords="offset points", size=size, color=colour, ha=side, zorder=6)
         note.set(in_layout=False)
         box = note.get_window_extent().padded(1.0)

@@ -25,6 +25,8 @@ SIZE = (8.6, 5.4)
 """Width and height of a picture, inches."""
 MOST_LABELS, MOST_ROWS, MOST_PRICES = 6, 4, 3
 """Points of a front that are labelled; kinds of layers that are drawn; prices of a chip that iso-cost lines are drawn for."""
+FROM_THE_RIGHT, ON_A_LINE = (0.0, 0.12, 0.25, 0.37, 0.5, 0.62, 0.75), ((-3, 2, "right"),)
+"""Shares of the width at which the name of a horizontal line is tried, and where it stands: on it, to the left."""
 FEW_CELLS = 32
 """Cells across up to which they are set apart by lines."""
 DASHES = ("-", "--", ":", "-.")
@@ -176,17 +178,9 @@ def _iso_costs(axes: Axes, parts: Sequence[Part], x: str, y: str, taken: list[ob
             if low < price / usd < high:
                 axes.axhline(price / usd, color=colour, linewidth=0.6, linestyle=(0, (2, 3)), zorder=0.8)
                 text, level = f"{usd:g} USD/Mtok{owner}", price / usd
-                for share in (
-                    0.0,
-                    0.12,
-                    0.25,
-                    0.37,
-                    0.5,
-                    0.62,
-                    0.75,
-                ):  # from the right edge to where nothing stands
+                for share in FROM_THE_RIGHT:
                     at, _ = axes.transData.inverted().transform(axes.transAxes.transform((1 - share, 0)))
-                    if labelled(axes, text, (float(at), level), colour, taken, turns=(3,)):
+                    if labelled(axes, text, (float(at), level), colour, taken, places=ON_A_LINE):
                         break
     axes.set(xlim=sides, ylim=(low, high))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hwmodel.spec.errors import InputError
 from hwmodel.sweep.read import Points
 
 COLUMNS = (
@@ -36,7 +37,6 @@ def of_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
         list(answer["reasons"]),
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
-    return dict(zip(COLUMNS, values, strict=True))
 
 
 def of_points(points: Points, name: str) -> dict[str, Any]:
@@ -45,11 +45,14 @@ def of_points(points: Points, name: str) -> dict[str, Any]:
     Raises
     ------
     InputError
-        For a file without tokens/s per chip.
+        For a file without tokens/s per chip, or without a number of them.
     """
     known = {column: NAMED.get(column, column) for column in COLUMNS}
     points.load(*known.values(), "tpot_s")
-    best = int(np.nanargmax(points.number(CHIP)))
+    rates = points.number(CHIP)
+    if np.isnan(rates).all():
+        raise InputError(f"{points.name}: column '{CHIP}' is empty")
+    best = int(np.nanargmax(rates))
     row: dict[str, Any] = {column: points.plain(own, best) if own in points.names else None for column, own in known.items()}
     phase = "mixed" if {"tpot_s", "ttft_s"} <= set(points.names) else "decode" if "tpot_s" in points.names else "prefill"
     return row | {"scenario": name, "feasible": True, "phase": phase, "reasons": []}

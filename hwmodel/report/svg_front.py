@@ -14,8 +14,6 @@ LEFT, RIGHT = 9.0, 98.5
 """Per cent of the width between which points lie."""
 APART = 0.012
 """Of the picture, between two dots of a line that can be pointed at; the line itself goes through every point."""
-
-
 ROOM = 12.0, 18.0
 """That the number beside a crossing takes: per cent of the width, pixels; a nearer one is said under the pointer only."""
 
