@@ -213,7 +213,7 @@ def warnings(answer: Answer) -> list[str]:
         found.append(f"{beyond} of {len(sizes)} requests are longer than the {model.max_context:,} tokens that {model.name} "
                      "was made for: an engine would reject or cut them; here they are served whole")  # fmt: skip
     if answer.found is not None and not answer.found["met"]:
-        found.append("no size that was tried makes 90 % of the requests good")
+        found.append(f"no size that was tried makes {100 * answer.found['share']:.4g} % of the requests good")
     return list(dict.fromkeys(found))
 
 
