@@ -92,8 +92,7 @@ class Swept(Table, Answered):
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, and a row per point as plain data."""
-        rows = [self.row(index) for index in range(len(self.point))]
-        return {"points": len(self.point), "feasible": int(self.feasible.sum()), "rows": rows}
+        return {"points": len(self.point), "feasible": int(self.feasible.sum()), "rows": self.rows()}
 
     def tables(self) -> list[str]:
         """Names of the parts that are tables."""

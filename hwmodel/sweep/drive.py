@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep import dask, local
 from hwmodel.sweep.answer import Answer, Swept, Total
-from hwmodel.sweep.chunks import CHUNK, Pricer, Reduced, Table, order_of, pricer
+from hwmodel.sweep.chunks import CHUNK, Pricer, Reduced, Table, Words, order_of, pricer
 from hwmodel.sweep.space import Space, space_from
 from hwmodel.sweep.store import Store, header
 
 MOST_HELD = 20_000_000
 """Points whose columns `sweep` returns at once: 10 GB."""
-Words = tuple[NDArray[np.int64], tuple[str, ...]]
 Progress = Callable[[int, int, float], None]
 """Called with points done, points in all, and points a second of those priced now."""
 
@@ -52,7 +50,7 @@ def run_sweep(
     store = Store(out, made, resume=resume) if out is not None else None
     first = store.done if store else 0
     total = Total(space.spec.top, store.state.get("summary") or {} if store else {})
-    shape, _ = _empty(made)
+    shape = _empty(made)
     chunks = -(-space.points // CHUNK)
     start, before, stopped = time.perf_counter(), total.evaluated, False
     parts = _parts(made, store, first, chunks, address, jobs)
@@ -86,7 +84,7 @@ def _parts(made: Pricer, store: Store | None, first: int, last: int, address: st
     return local.chunks(lambda index: made.reduced(index, write), first, last, jobs)
 
 
-def _empty(made: Pricer) -> tuple[Table, dict[str, int]]:
+def _empty(made: Pricer) -> Table:
     """A table without rows, for its columns."""
     space = made.space
     numbers = {path: np.zeros(0) for path, axis in space.axes.items() if axis.numeric}
@@ -94,7 +92,7 @@ def _empty(made: Pricer) -> tuple[Table, dict[str, int]]:
     words = {path: none for path, axis in space.axes.items() if not axis.numeric}
     numbers |= {name: np.zeros(0) for name in made.names}
     words |= dict.fromkeys((*made.words, "reason"), none)
-    return Table(np.zeros(0, dtype=np.int64), numbers, words, np.zeros(0, dtype=bool)), {}
+    return Table(np.zeros(0, dtype=np.int64), numbers, words, np.zeros(0, dtype=bool))
 
 
 def sweep(
@@ -146,22 +144,22 @@ def sweep_of(document: Document, jobs: int = 1) -> Swept:
 def whole(made: Pricer, jobs: int = 1) -> Swept:
     """Columns of all points of a space, those marked not feasible that fail a constraint."""
     chunks = range(-(-made.space.points // CHUNK))
-    parts = [made.table(chunk)[0] for chunk in chunks] if jobs <= 1 else _threads(made, made.space, jobs)
+    parts = [made.table(chunk)[0] for chunk in chunks] if jobs <= 1 else _threads(made, jobs)
     found = _stacked(parts, made)
     for constraint in made.constraints:
         np.logical_and(found.feasible, constraint.holds(found.numbers), out=found.feasible)
     return found
 
 
-def _threads(made: Pricer, space: Space, jobs: int) -> list[Table]:
+def _threads(made: Pricer, jobs: int) -> list[Table]:
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
     with ThreadPoolExecutor(jobs) as pool:
-        return [table for table, _ in pool.map(made.table, range(-(-space.points // CHUNK)))]
+        return [table for table, _ in pool.map(made.table, range(-(-made.space.points // CHUNK)))]
 
 
 def _stacked(parts: Sequence[Table], made: Pricer) -> Swept:
-    shape, _ = _empty(made)
+    shape = _empty(made)
     words = {}
     for name in shape.words:
         known: dict[str, int] = {}

@@ -23,7 +23,6 @@ BOUNDS = ("compute", "memory", "link", "overhead", "dependency")
 """What bounds a pool, by code."""
 GENERAL = 1024
 """Points priced at once the general way, which writes an array of points x ops x columns."""
-
 PAD = 24
 """Numbers left over behind every column, so that columns of 2^n points do not fall on the same lines of the cache."""
 
