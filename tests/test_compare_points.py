@@ -18,6 +18,7 @@ from hwmodel.compare.rates import BATCH, CHIP, USER
 from hwmodel.compare.rows import COLUMNS
 from hwmodel.run import run
 from hwmodel.scenario import load_scenario
+from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.drive import run_sweep
 from hwmodel.sweep.space import space_from
@@ -126,3 +127,10 @@ def test_a_file_is_not_asked_again(base: str, tmp_path: Path, option: list[str],
         main(["compare", base, str(tmp_path / "points.csv"), *option])
     assert left.value.code == 2
     assert "points.csv cannot be asked again" in capsys.readouterr().err
+
+
+def test_a_file_whose_rates_are_empty_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "empty.csv"
+    path.write_text(f"point,{CHIP},{USER},time_s,feasible\n0,,2.0,0.5,true\n")
+    with pytest.raises(InputError, match=f"empty.csv: column '{CHIP}' is empty"):
+        compare([path, path])
