@@ -61,6 +61,23 @@ def test_a_scenario_that_buys_its_chips_pays_their_price() -> None:
     assert bills[0]["usd_per_hour"] != bills[1]["usd_per_hour"]
 
 
+def test_bought_chips_pay_for_the_electricity_that_they_draw() -> None:
+    """A service that is idle most of the time: joules x PUE x price, and no decode step around the clock."""
+    idle = ["serving.trace.requests=30", "serving.trace.rate=0.05 /s", "economics.pay=purchase"]
+    bills = []
+    for economics in ([], ["economics.electricity=0.5 USD/kWh", "economics.pue=1.3"]):
+        service = load_service("w1_llama_8b_h100", [*idle, *economics, "economics.utilisation=50 %"])
+        bills.append(to_dict(answer(service, requests_of(service))))
+    without, found = (bill["cost"] for bill in bills)
+    hours, busy = bills[1]["makespan_s"] / 3600, bills[1]["pools"][0]["busy_fraction"]
+    assert busy < 0.2
+    assert found["joules"] == without["joules"]
+    paid = found["joules"] / 3.6e6 * 1.3 * 0.5
+    assert (found["usd_per_hour"] - without["usd_per_hour"]) * hours == pytest.approx(paid, rel=1e-9)
+    assert without["usd_busy"] == pytest.approx(without["usd_per_hour"] * hours * busy)
+    assert without["usd_busy"] < found["usd_busy"] < without["usd_busy"] + paid, "idle power is no part of it"
+
+
 def test_a_session_has_joules() -> None:
     service = load_service("rubin_dram_ssd_agents", ["serving.trace.sessions=3"])
     told = to_dict(answer(service, requests_of(service)))
