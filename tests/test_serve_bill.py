@@ -86,6 +86,26 @@ def test_a_session_has_joules() -> None:
     assert 0.5 < hits["simulated"] <= hits["theory"] < 1
 
 
+def test_floor_and_bound_are_those_of_the_requests_that_were_served() -> None:
+    """Twenty prompts too long for any cache are rejected: no floor above what the others took, no bound below their hits."""
+    service = load_service("w1_llama_8b_h100", [])
+    prompt = np.tile([320, 320, 800_000], 20)
+    blocks = np.concatenate([np.arange(20), np.arange(20), 20 + np.arange(50_000)])
+    size = np.array([20, 20, 50_000])
+    starts = np.concatenate([[0], np.cumsum(np.tile(size, 20))])
+    ids = np.concatenate([np.where(blocks < 20, blocks, blocks + 50_000 * turn) for turn in range(20)])
+    work = replace(requests(np.arange(60) * 0.5, prompt, 20), blocks=ids, starts=starts, block_tokens=16)
+    told = to_dict(answer(service, work))
+    assert told["requests"]["rejected"] == 20
+    for one in told["checks"]:
+        if one["relation"] == "at least":
+            assert one["simulated"] >= one["theory"], one
+        if one["relation"] == "at most":
+            assert 0.9 < one["simulated"] <= one["theory"] < 1, one
+    alone = to_dict(answer(service, requests(np.arange(40) * 0.5, 320, 20)))
+    assert told["floor"]["tpot_s"] == alone["floor"]["tpot_s"]
+
+
 def test_littles_law_holds_from_the_states_alone() -> None:
     """States over time are noted by the loop, times in the system by the requests: rate x time = requests inside."""
     rng = np.random.default_rng(3)
