@@ -366,6 +366,15 @@ def test_prefill_is_the_sum_of_decodes() -> None:
     assert several == pytest.approx(sum(steps[-4:]))
 
 
+def test_drafts_longer_than_the_context_do_not_work_backwards() -> None:
+    """Four new tokens where the cache has room for one: each sees one position, and no work is less than none."""
+    dims = {"sequences": 3, "context": 1, "heads": 8, "kv_heads": 2, "shards": 1}
+    consts = {**WIDTHS, "key_width": 64, "value_width": 64, "read_width": 128}
+    found = [_one("attention_decode", {**dims, "queries": queries}, consts) for queries in (1, 4)]
+    assert found[0][c.FLOPS] == 2 * 3 * 8 * 128
+    assert found[1][c.FLOPS] == 4 * found[0][c.FLOPS]
+
+
 def test_softmax_share_of_the_matrix_time() -> None:
     consts = {**WIDTHS, "key_width": 128, "value_width": 128, "read_width": 256}
     dims = {"sequences": 1, "new": 8192, "cached": 0, "heads": 64, "kv_heads": 8, "shards": 1}

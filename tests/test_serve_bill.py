@@ -61,12 +61,49 @@ def test_a_scenario_that_buys_its_chips_pays_their_price() -> None:
     assert bills[0]["usd_per_hour"] != bills[1]["usd_per_hour"]
 
 
+def test_bought_chips_pay_for_the_electricity_that_they_draw() -> None:
+    """A service that is idle most of the time: joules x PUE x price, and no decode step around the clock."""
+    idle = ["serving.trace.requests=30", "serving.trace.rate=0.05 /s", "economics.pay=purchase"]
+    bills = []
+    for economics in ([], ["economics.electricity=0.5 USD/kWh", "economics.pue=1.3"]):
+        service = load_service("w1_llama_8b_h100", [*idle, *economics, "economics.utilisation=50 %"])
+        bills.append(to_dict(answer(service, requests_of(service))))
+    without, found = (bill["cost"] for bill in bills)
+    hours, busy = bills[1]["makespan_s"] / 3600, bills[1]["pools"][0]["busy_fraction"]
+    assert busy < 0.2
+    assert found["joules"] == without["joules"]
+    paid = found["joules"] / 3.6e6 * 1.3 * 0.5
+    assert (found["usd_per_hour"] - without["usd_per_hour"]) * hours == pytest.approx(paid, rel=1e-9)
+    assert without["usd_busy"] == pytest.approx(without["usd_per_hour"] * hours * busy)
+    assert without["usd_busy"] < found["usd_busy"] < without["usd_busy"] + paid, "idle power is no part of it"
+
+
 def test_a_session_has_joules() -> None:
     service = load_service("rubin_dram_ssd_agents", ["serving.trace.sessions=3"])
     told = to_dict(answer(service, requests_of(service)))
     assert told["sessions"]["joules"] == pytest.approx(told["cost"]["joules"] / told["sessions"]["finished"])
     hits = next(one for one in told["checks"] if one["name"] == "prefix hits")
     assert 0.5 < hits["simulated"] <= hits["theory"] < 1
+
+
+def test_floor_and_bound_are_those_of_the_requests_that_were_served() -> None:
+    """Twenty prompts too long for any cache are rejected: no floor above what the others took, no bound below their hits."""
+    service = load_service("w1_llama_8b_h100", [])
+    prompt = np.tile([320, 320, 800_000], 20)
+    blocks = np.concatenate([np.arange(20), np.arange(20), 20 + np.arange(50_000)])
+    size = np.array([20, 20, 50_000])
+    starts = np.concatenate([[0], np.cumsum(np.tile(size, 20))])
+    ids = np.concatenate([np.where(blocks < 20, blocks, blocks + 50_000 * turn) for turn in range(20)])
+    work = replace(requests(np.arange(60) * 0.5, prompt, 20), blocks=ids, starts=starts, block_tokens=16)
+    told = to_dict(answer(service, work))
+    assert told["requests"]["rejected"] == 20
+    for one in told["checks"]:
+        if one["relation"] == "at least":
+            assert one["simulated"] >= one["theory"], one
+        if one["relation"] == "at most":
+            assert 0.9 < one["simulated"] <= one["theory"] < 1, one
+    alone = to_dict(answer(service, requests(np.arange(40) * 0.5, 320, 20)))
+    assert told["floor"]["tpot_s"] == alone["floor"]["tpot_s"]
 
 
 def test_littles_law_holds_from_the_states_alone() -> None:

@@ -35,11 +35,11 @@ def positions(
 ) -> tuple[float, float]:
     """(positions that a query sees in the mean, positions read from memory) by one chip of `shards`; lengths in tokens.
 
-    The mean is over the new tokens: the last sees `length`, those before it fewer.
+    The mean is over the new tokens: the last sees `length`, those before it fewer; no more of them are than `length`.
     """
     chunk = window if chunked else 0.0
     slides = window - chunk
-    seen = visible(length - (queries - 1.0) / 2.0, slides, ratio, topk)
+    seen = visible(length - (min(queries, length) - 1.0) / 2.0, slides, ratio, topk)
     read = visible(length, slides, ratio, topk)
     if chunk > 0.0:
         before = max(length - queries, 0.0)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.kernels.stack_distance import stack_depths
 from hwmodel.serve.requests import Array, Ints, Requests
 from hwmodel.serve.trace import Trace
+
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,13 @@ def statistics(requests: Requests) -> Statistics:
     )  # fmt: skip
 
 
-def unlimited_hit(requests: Requests) -> float:
-    """Share of input tokens that a prefix cache of unlimited size has when the requests run one by one, as they are listed."""
-    return float(hit_tokens(requests).sum() / requests.prompt.sum())
+def unlimited_hit(requests: Requests, counted: Flags | None = None) -> float:
+    """Share of input tokens that a prefix cache of unlimited size has when the requests run one by one, as they are listed.
+
+    counted : (requests,) those whose tokens count, although all leave theirs in the cache; all when absent
+    """
+    which = slice(None) if counted is None else counted
+    return float(hit_tokens(requests)[which].sum() / requests.prompt[which].sum())
 
 
 def hit_tokens(requests: Requests) -> Ints:

@@ -178,9 +178,10 @@ def _pools(answer: Answer) -> list[dict[str, Any]]:
 
 
 def _floor(answer: Answer) -> dict[str, float]:
-    """The physical floor of the same requests: the mean prompt, less what was cached of it, and one sequence decoding."""
+    """The physical floor of the requests served: the mean prompt, less what was cached of it, and one sequence decoding."""
     run = answer.run
-    mean = int(run.requests.prompt.mean())
+    served = run.finished if run.finished.any() else np.ones(len(run.requests), dtype=bool)
+    mean = int(run.requests.prompt[served].mean())
     cached = int(mean * metrics.hit_rate(run))
 
     def ideal(role: str, **work: Any) -> float:

@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hwmodel.economics.energy import idle_power
+from hwmodel.economics.forms import electricity_usd_per_hour
+from hwmodel.economics.step import Cost, rented
 from hwmodel.kernels import serving_columns as c
 from hwmodel.run import run as run_step
 from hwmodel.serve.engine import Run
 from hwmodel.serve.metrics import makespan_s
 from hwmodel.serve.simulate import Answer, Kind
+from hwmodel.spec.number import Number
 
 PROMPT = 2048
 """Tokens of the prompt whose step stands for prefill."""
@@ -21,26 +24,38 @@ class Rates:
     """Of one instance."""
 
     usd_per_hour: float
+    """Without electricity."""
     prefill_watts: float | None
     decode_watts: float | None
     """While it computes prompts, and answers: from work, bytes and links of a step; None where a chip's power is not known."""
     idle_watts: float
     prompt_s: float
     """Per token of a prompt."""
+    electricity: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """USD per hour of bought chips: while it computes prompts, answers, and nothing."""
 
 
 def rates(kind: Kind) -> tuple[Rates | None, str]:
     """What an instance costs and draws, or None and the reason; the step that the scenario states stands for its decodes."""
-    work = kind.scenario.workload
+    prices = kind.scenario.economics.model_copy(update={"utilisation": Number(1.0)})  # the run says when nothing is computed
+    scenario, work = replace(kind.scenario, economics=prices), kind.scenario.workload
     prompt = {"phase": "prefill", "batch": 1, "new_tokens": PROMPT, "cached": 0}
     decode = {"phase": "decode", "batch": max(1, work.batch), "context": max(1, work.context)}
-    first, each = (run_step(replace(kind.scenario, workload=work.model_copy(update=update))) for update in (prompt, decode))
+    first, each = (run_step(replace(scenario, workload=work.model_copy(update=update))) for update in (prompt, decode))
     if first.cost is None or each.cost is None:
         return None, each.cost_reason or first.cost_reason
-    pools = kind.scenario.cluster.pools
-    idle = sum(float(idle_power(pool.chip) or 0.0) * pool.count for pool in pools)
-    held = first.cost if kind.role == "prefill" else each.cost
-    return Rates(held.usd_per_hour, first.cost.watts, each.cost.watts, idle, first.step.time_s / PROMPT), ""
+    pools = [(pool, float(idle_power(pool.chip) or 0.0)) for pool in scenario.cluster.pools]
+    idle = sum(watts * pool.count for pool, watts in pools)
+    idle_usd = sum(
+        electricity_usd_per_hour(float(pool.count), watts, prices) for pool, watts in pools if not rented(pool.chip, prices)
+    )
+    electricity = (_electricity(first.cost), _electricity(each.cost), idle_usd)
+    held = each.cost.usd_per_hour - electricity[1]
+    return Rates(held, first.cost.watts, each.cost.watts, idle, first.step.time_s / PROMPT, electricity), ""
+
+
+def _electricity(cost: Cost) -> float:
+    return sum(pool.electricity_usd_per_hour for pool in cost.pools)
 
 
 def spent(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, str]:
@@ -59,14 +74,16 @@ def spent(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, s
             return None, why
         own = run.group == index
         busy_s = float(run.meter[own, c.BUSY_S].sum())
-        hourly += each.usd_per_hour * group.instances
-        busy_usd += each.usd_per_hour * busy_s / 3600
+        prompts_s = min(busy_s, float(run.inst[own, c.PREFILLS].sum()) * each.prompt_s)
+        times = (prompts_s, busy_s - prompts_s, span * group.instances - busy_s)
+        drawn = [usd * time / 3600 for usd, time in zip(each.electricity, times, strict=True)]
+        hourly += each.usd_per_hour * group.instances + (sum(drawn) / span * 3600 if span else 0.0)
+        busy_usd += each.usd_per_hour * busy_s / 3600 + drawn[0] + drawn[1]
         if each.prefill_watts is None or each.decode_watts is None:
             known = False
             continue
-        prompts_s = min(busy_s, float(run.inst[own, c.PREFILLS].sum()) * each.prompt_s)
-        joules += prompts_s * each.prefill_watts + (busy_s - prompts_s) * each.decode_watts
-        joules += (span * group.instances - busy_s) * each.idle_watts
+        watts = (each.prefill_watts, each.decode_watts, each.idle_watts)
+        joules += sum(power * time for power, time in zip(watts, times, strict=True))
     below = _tiers_usd_per_hour(run)
     hourly, busy_usd = hourly + below, busy_usd + below * span / 3600
     return {

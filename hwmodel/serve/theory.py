@@ -25,7 +25,7 @@ def checks(answer: Answer, floor: dict[str, float]) -> list[dict[str, Any]]:
     inside, law = little(run)
     found.append(_row("requests inside on average (Little's law)", inside, law, "equal", "rate x mean time in the system"))
     if len(run.requests.blocks) and run.fleet.prefix_cache:
-        bound = unlimited_hit(run.requests)
+        bound = unlimited_hit(run.requests, run.finished)
         found.append(_row("prefix hits", metrics.hit_rate(run), bound, "at most", "one cache without limit for all requests"))
     first, each = metrics.ttft_s(run), metrics.tpot_s(run)
     note = "the mean prompt, and one sequence, at the chips' peaks"

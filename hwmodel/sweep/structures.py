@@ -27,6 +27,7 @@ from hwmodel.sweep.energy import Slot, pack_uses
 from hwmodel.sweep.footprint import Footprint, footprint
 from hwmodel.timeline import MANY_ROUNDS, ROUNDS, Program, lane_of, program
 from hwmodel.timing import Array, Ints, OpTable, pack, pack_dims
+from hwmodel.workload import Workload
 
 Spec = tuple[int, float, int, int, int, int, tuple[int, ...], bool]
 """Arguments of `Routing.bins` of an op with experts."""
@@ -135,7 +136,7 @@ def structure(scenario: Scenario, ends: Ends | None = None) -> Structure:
     links = chain(order)
     blocks = links or unchained(order)
     general = bool(table.fits) or any(op.kind not in KINDS for op in table.ops)
-    packed = _Packing(graph, table, general, scenario.workload.routing.kind == "measured")
+    packed = _Packing(graph, table, scenario.workload, general)
     names = _names(scenario)
     derived = data_degrees(graph.degrees, scenario.cluster)[1]
     stated = tuple(
@@ -189,8 +190,9 @@ def _groups(scenario: Scenario, graph: OpGraph) -> tuple[tuple[str, int, str], .
 class _Packing:
     """Finds which ops of a table differ, and which sizes vary."""
 
-    def __init__(self, graph: OpGraph, table: OpTable, general: bool, by_layer: bool) -> None:
-        self.graph, self.table, self.general = graph, table, general
+    def __init__(self, graph: OpGraph, table: OpTable, workload: Workload, general: bool) -> None:
+        self.graph, self.table, self.workload, self.general = graph, table, workload, general
+        by_layer = workload.routing.kind == "measured"
         self.specs: dict[Spec, int] = {}
         self.dims: dict[tuple[bytes, ...], tuple[tuple[Array, ...], bool]] = {}
         self.rows: list[tuple[int, list[tuple[bytes, ...]], Array, Ints, int]] = []
@@ -236,11 +238,12 @@ class _Packing:
 
     def constant(self) -> Array:
         """Values of all sizes (those that vary: 0), and a zero for dimensions that a kind has not."""
-        degrees = [float(self.graph.degrees.get(name, 1)) for name in self.table.symbols]
+        known = {**self.workload.symbols(), **self.graph.degrees}
+        symbols = [float(known.get(name, 1)) for name in self.table.symbols]
         found = []
         for key in self._ordered:
             parts, varies = self.dims[key]
-            found.append(0.0 if varies else _resolved(parts, degrees))
+            found.append(0.0 if varies else _resolved(parts, symbols))
         return np.array([*found, 0.0])
 
     def ops(self) -> Ops:
