@@ -78,7 +78,7 @@ def test_explained_values_are_those_of_the_answer(name: str, ideal: bool) -> Non
 
 
 def test_rounding_is_not_told_as_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    """A pool whose bounds sum to the step up to rounding is never idle, and no input moves that; one that waits says how long."""
+    """A pool whose bounds sum to the step but for rounding is never idle, and no input moves that; one that waits is."""
     for pool, (here, gone) in {"gpu": ("never idle", "moved most"), "lpx": ("(idle for 0.95", "0.00 %")}.items():
         with pytest.raises(SystemExit):
             main(["explain", "rubin_lpx_deepseek_v3", "--op", f"pool:{pool}"])

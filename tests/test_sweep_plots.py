@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hwmodel.axis import axis
 from hwmodel.cli import main
 from hwmodel.compare.crossing import crossings
 from hwmodel.figures import LayerBar
-from hwmodel.axis import axis
 from hwmodel.plot_along import _by_kind, _shares, _texts
 from hwmodel.plot_axes import plain
+from hwmodel.plot_serving import draw_percentiles
 from hwmodel.plot_sweep import KINDS, draw_pareto, parts_of, varied
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
@@ -199,3 +200,18 @@ def test_shares_of_a_layer_add_up() -> None:
 )
 def test_ticks_are_short(value: float, text: str) -> None:
     assert plain(value) == text
+
+
+def test_a_picture_says_which_points_it_shows(tmp_path: Path, file: Path) -> None:
+    points = Points(file)
+    points.only(["workload.context == 1024"])
+    for kind, draw in KINDS.items():
+        draw([points], tmp_path / f"{kind}.svg", "workload.batch" if kind == "layers" else "")
+        assert f"{file.name}, workload.context == 1024" in (tmp_path / f"{kind}.svg").read_text()
+
+
+def test_latencies_are_written_with_units(tmp_path: Path) -> None:
+    draw_percentiles({"TTFT": np.linspace(0.02, 1.5, 50), "TPOT": np.linspace(0.007, 0.04, 50)}, tmp_path / "p.svg", "t")
+    drawn = (tmp_path / "p.svg").read_text()
+    assert all(f"<!-- {tick} -->" in drawn for tick in ("50 ms", "1 s", "10 ms", "30 ms"))
+    assert "10^" not in drawn
