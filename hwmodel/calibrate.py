@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hwmodel.calibration import Calibration, Fit, calibration_of
 from hwmodel.features import EXCHANGES
 from hwmodel.hardware import Chip, load_chip
+from hwmodel.likeness import ENOUGH, alike, kinship
 from hwmodel.measured import Rows, form_of, read
-from hwmodel.monotone import sensible
 from hwmodel.sample import PARAMETERS, Sample
 from hwmodel.spec import catalog
 from hwmodel.spec.errors import InputError, did_you_mean
@@ -33,6 +33,13 @@ RUNS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 """The library whose collectives a serving stack runs, as the tables name it. Their own all-reduce tables go over to nccl by
 themselves for large buffers; the tables of DeepEP over several nodes are of SGLang's version 0.5.6."""
+
+
+def library(stack: str, kind: str) -> str:
+    """The name under which the tables hold what a stack runs for a kind of op."""
+    return RUNS.get(stack, {}).get(kind, stack)
+
+
 BAND = 0.8
 """Share of measured times that an interval shall hold."""
 UNKNOWN = 0.6
@@ -63,9 +70,8 @@ def _from_studies(chip: str, stack: str, made: Mapping[str, Study], date: str, d
     fits: list[Fit] = []
     used: set[str] = set()
     for kind, study in made.items():
-        library = RUNS.get(stack, {}).get(kind, stack)
         for index, sample in enumerate(study.samples):
-            if (sample.rows.device, sample.rows.stack) == (chip, library) and form_of(sample.rows) not in {
+            if (sample.rows.device, sample.rows.stack) == (chip, library(stack, kind)) and form_of(sample.rows) not in {
                 fit.dtype for fit in fits if fit.op == kind
             }:
                 fits.append(fit_of(study, index))
@@ -140,15 +146,17 @@ def fit_of(study: Study, index: int) -> Fit:
 
 
 def _described(theta: Array, sample: Sample, study: Study, grid: Array | None) -> dict[str, Any]:
-    rows = sample.rows
-    launch, compute, memory, sharp = np.exp(theta)
-    found: dict[str, Any] = {
-        "op": rows.kind, "dtype": form_of(rows), "launch": f"{launch * 1e6:.4g} us", "compute": _round(compute),
-        "memory": _round(memory), "sharpness": _round(1 + sharp),
-    }  # fmt: skip
+    found = {"op": sample.rows.kind, "dtype": form_of(sample.rows), **_shares(theta)}
     if grid is not None:
         found["correction"] = correction_of(study, grid)
     return found
+
+
+def _shares(theta: Array) -> dict[str, Any]:
+    """Parameters as a calibration writes them."""
+    launch, compute, memory, sharp = np.exp(theta)
+    rounded = {"compute": _round(compute), "memory": _round(memory), "sharpness": _round(1 + sharp)}
+    return {"launch": f"{launch * 1e6:.4g} us", **rounded}
 
 
 def correction_of(study: Study, grid: Array) -> dict[str, Any]:
@@ -191,21 +199,24 @@ def _round(value: Any) -> float:
 def prior(kind: str, stack: str, all_studies: Iterable[Study], date: str = "", data: str = "") -> Calibration:
     """What the chips of a kind have in common under one stack (``any``: under all): for chips that were not measured.
 
-    Parameters are the geometric means over the chips, the correction is that of all groups; the band holds 80 % of the rows of
-    each chip when it is left out. Collectives have a prior for each kind of link beside that of all: cards that share a PCIe
-    root reach a third of the share of their bandwidth that chips on a switch of their own reach.
+    Parameters are those of each chip, to be weighed by likeness with the chip at hand, and their geometric means; the
+    correction is that of all groups; the band holds 80 % of the rows of each chip when it is left out with those that would
+    stand in for it. Collectives have a prior for each kind of link beside that of all: cards that share a PCIe root reach a
+    third of the share of their bandwidth that chips on a switch of their own reach.
     """
     fits = []
     for study in all_studies:
-        chosen = [s for s in study.samples if s.chip.kind == kind and stack in ("any", s.rows.stack)]
+        of = library(stack, study.kind)
+        chosen = [s for s in study.samples if s.chip.kind == kind and of in ("any", s.rows.stack)]
         links = sorted({s.chip.link_name for s in chosen}) if study.kind in EXCHANGES else []
         for form in sorted({form_of(s.rows) for s in chosen}):
-            fits += [_prior_fit(study, kind, stack, form, link) for link in ("", *(links if len(links) > 1 else ()))]
+            fits += [_prior_fit(study, kind, of, form, link) for link in ("", *(links if len(links) > 1 else ()))]
     return Calibration(chip=kind, stack=stack, prior=True, date=date or datetime.date.today().isoformat(), data=data,
                        fits=tuple(fit for fit in fits if fit is not None))  # fmt: skip
 
 
 def _prior_fit(study: Study, kind: str, stack: str, form: str, link: str = "") -> Fit | None:
+    """`stack` as the tables name it."""
     chosen = [
         index for index, s in enumerate(study.samples)
         if s.chip.kind == kind and form_of(s.rows) == form and stack in ("any", s.rows.stack)
@@ -217,35 +228,53 @@ def _prior_fit(study: Study, kind: str, stack: str, form: str, link: str = "") -
     devices = sorted({study.samples[index].rows.device for index in chosen})
     logs = None
     if len(devices) > 1:
-        logs = np.concatenate([np.log(left_out(study, stack, form, device, by_link=bool(link))) for device in devices])
-    low, high = (-UNKNOWN, UNKNOWN) if logs is None else np.quantile(-logs, [(1 - BAND) / 2, (1 + BAND) / 2])
-    middle, pool = thetas.mean(axis=0), study.pool(-1)
+        apart = [left_out(study, stack, form, device, by_link=bool(link), like=False) for device in devices]
+        logs = np.log(np.concatenate(apart))
+    low, high = (-UNKNOWN, UNKNOWN) if logs is None or not len(logs) else np.quantile(-logs, [(1 - BAND) / 2, (1 + BAND) / 2])
+    middle = thetas.mean(axis=0)
     spread = np.maximum(thetas.std(axis=0), 0.1) if len(chosen) > 1 else np.full(4, 0.4)
     sample = study.samples[chosen[0]]
+    of = np.array([study.samples[index].rows.device for index in chosen])
+    members = {device: _shares(thetas[of == device].mean(axis=0)) for device in devices} if len(devices) > 1 else {}
     return Fit.model_validate({
-        **_described(middle, sample, study, None if pool is None else sensible(pool, middle, sample)), "link": link,
+        **_described(middle, sample, study, study.common(middle, sample)), "link": link,
         "low": _round(np.exp(min(low, -0.02))), "high": _round(np.exp(max(high, 0.02))),
         "rows": sum(len(study.samples[index].rows) for index in chosen),
-        "spread": dict(zip(PARAMETERS, (_round(v) for v in spread), strict=True)),
+        "spread": dict(zip(PARAMETERS, (_round(v) for v in spread), strict=True)), "members": members,
         "doubt": f"drawn from {', '.join(devices)}; not measured on the chip at hand",
     })  # fmt: skip
 
 
-def left_out(study: Study, stack: str, form: str, device: str, *, by_link: bool = True) -> Array:
+def left_out(
+    study: Study, stack: str, form: str, device: str, *, by_link: bool = True, like: bool = True
+) -> Array:  # fmt: skip
     """Predicted over measured time of a device's rows, from a prior that never saw the device; shape (rows,).
 
-    `by_link`: of collectives, from the chips that the same kind of link joins, where there are any.
+    Parameters
+    ----------
+    stack
+        As the tables name it, or "any".
+    by_link
+        Of collectives: from the chips that the same kind of link joins, where there are any.
+    like
+        Also from chips so like it that their measurements would stand in for its own; False: only where there are others.
     """
     others = study.without(device)
     rest = others.samples
     own = [s for s in study.samples if s.rows.device == device and form_of(s.rows) == form and stack in ("any", s.rows.stack)]
-    alike = [i for i, s in enumerate(rest) if form_of(s.rows) == form and stack in ("any", s.rows.stack)]
-    alike = alike or [i for i, s in enumerate(rest) if form_of(s.rows) == form]
-    if not alike or not own:
+    given = [i for i, s in enumerate(rest) if form_of(s.rows) == form and stack in ("any", s.rows.stack)]
+    given = given or [i for i, s in enumerate(rest) if form_of(s.rows) == form]
+    if not given or not own:
         return np.ones(0)
+    chip = own[0].chip
+    if not like:
+        given = [i for i in given if alike(rest[i].chip, chip) < ENOUGH]
+        if not given:
+            return np.ones(0)
     if by_link and study.kind in EXCHANGES:
-        alike = [i for i in alike if rest[i].chip.link_name == own[0].chip.link_name] or alike
-    theta = np.mean([others.theta(i, -1) for i in alike], axis=0)
-    solved = Solved(theta, others.pool(-1))
+        given = [i for i in given if rest[i].chip.link_name == chip.link_name] or given
+    weight = np.array([kinship(rest[i].chip, chip) for i in given])
+    theta = np.average([others.theta(i, -1) for i in given], axis=0, weights=weight)
+    solved = Solved(theta, others.common(theta, own[0]))
     every = [solved.predict(s, study.how, np.ones(len(s.rows), dtype=bool)) / s.measured for s in own]
     return np.concatenate(every)

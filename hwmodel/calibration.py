@@ -73,6 +73,15 @@ class Errors(Spec):
     """Medians of the folds, for their spread."""
 
 
+class Parameters(Spec):
+    """The physical parameters of a fit, as `Fit` has them."""
+
+    launch_s: Seconds
+    compute: Positive = 1.0
+    memory: Positive = 1.0
+    sharpness: Annotated[float, Field(ge=0, le=100)] = 0.0
+
+
 class Fit(Spec):
     """One kind of op in one number format."""
 
@@ -102,6 +111,9 @@ class Fit(Spec):
     spread: dict[str, float] = Field(default_factory=dict)
     """Of a prior: standard deviations of the logarithms of launch, compute, memory and sharpness over the chips it is drawn
     from."""
+    members: dict[str, Parameters] = Field(default_factory=dict)
+    """Of a prior: the parameters of each chip it is drawn from. A chip takes their means, those of chips like it weighing more;
+    `launch` to `sharpness` above are the plain means."""
     doubt: str = ""
     """What not to trust."""
 

@@ -37,7 +37,7 @@ EXCHANGES = (*COLLECTIVES, "expert_dispatch", "expert_combine")
 """Kinds that links carry."""
 GRIDS: dict[str, Grid] = {
     "gemm": Grid(
-        ("m", "n", "k"), Lattice((_octaves(0, 15), _octaves(5, 16, 11 / 8), _octaves(5, 16, 11 / 8))), Smoothness(0.1, 0.003)
+        ("m", "n", "k"), Lattice((_octaves(0, 15), _octaves(5, 16), _octaves(5, 16))), Smoothness(0.1, 0.003)
     ),
     "attention_decode": Grid(
         ("caches", "seen", "group", "width"),

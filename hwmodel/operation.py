@@ -79,7 +79,7 @@ def operation(
     of = operand(dtype)
     cluster = Cluster((Pool("chip", over_nodes(chip, full), 1, 0.0, calibration=calibration),))
     routing = routing_of(str(full.get("dist", "balanced")), int(full.get("tokens", 1)))
-    table = bench(spec.make(full, of), cluster, routing, int(full.get("ep", 1)), warm=warm)
+    table = bench(spec.make(full, of), cluster, routing, int(full.get("ep", 1)), warm=spec.sets if warm else 0)
     symbols = points(table, {**dict.fromkeys(table.symbols, 1.0)})
     priced = price(table, symbols, device_array(table, cluster, ideal=ideal))[0]
     time = float(priced[:, c.TIME].sum())
@@ -99,7 +99,7 @@ def operation(
     )  # fmt: skip
 
 
-def bench(bares: list[Bare], cluster: Cluster, routing: Routing, ep: int, *, warm: bool, row: int = 0) -> OpTable:
+def bench(bares: list[Bare], cluster: Cluster, routing: Routing, ep: int, *, warm: int, row: int = 0) -> OpTable:
     """One row of bare ops as a table, priced on the pool ``chip``."""
     graph = OpGraph(None, (Segment("op", 1, "op"),), (0,))  # type: ignore[arg-type]
     graph.degrees = {"chip.ep": ep}

@@ -64,7 +64,7 @@ def _replay(rows: Rows, chip: Chip, calibration: Calibration | None) -> list[Par
     cluster = Cluster((pool,))
     bares = KINDS[rows.kind].make(sizes, operand(PLAIN.get(rows.dtype, rows.dtype)))
     bares = [replace(bare, format=form_of(rows)) if bare.family else bare for bare in bares]
-    table = bench(bares, cluster, Routing(), 1, warm=True)
+    table = bench(bares, cluster, Routing(), 1, warm=KINDS[rows.kind].sets)
     device = device_array(table, cluster)
     by_name = {bare.name: bare for bare in bares}
     parts = []

@@ -18,11 +18,11 @@ from scipy.sparse import vstack
 
 from hwmodel.calibration import Fit
 from hwmodel.features import GRIDS, Grid
-from hwmodel.gridfit import Smoothness
+from hwmodel.gridfit import Smoothness, growing
 from hwmodel.hardware import Chip
 from hwmodel.likeness import alike
 from hwmodel.measured import Rows, form_of
-from hwmodel.monotone import sensible
+from hwmodel.monotone import growths
 from hwmodel.sample import PARAMETERS, Sample, part_times, physics_of, sample_of, theta_of
 
 Array = NDArray[np.float64]
@@ -106,8 +106,13 @@ class Study:
             return None
         if fold not in self._pools:
             even = np.full(len(self.samples), 1 / len(self.samples))
-            self._pools[fold] = self._grid(range(len(self.samples)), even, fold, self.how.pooled, None)
+            self._pools[fold] = self._grid(range(len(self.samples)), even, fold, self.how.pooled, None, ())
         return self._pools[fold]
+
+    def common(self, theta: Array, like: Sample) -> Array | None:
+        """As `pool`, bent so that the time of an op with these parameters falls along none of its sizes."""
+        found, growth = self.pool(-1), growths(theta, like)
+        return found if found is None or not growth else growing(found, self.how.lattice, growth)
 
     def centre(self, index: int, fold: int) -> Array | None:
         """What a group's grid is drawn to: the common grid, or that of its prior."""
@@ -127,9 +132,9 @@ class Study:
             if same and weight > 0.02:
                 helpers.append(other)
                 weights.append(weight)
-        grid = self._grid(helpers, np.array(weights), fold, self.how.own, self.centre(index, fold))
         theta = self.theta(index, fold)
-        return Solved(theta, sensible(grid, theta, own))
+        grid = self._grid(helpers, np.array(weights), fold, self.how.own, self.centre(index, fold), growths(theta, own))
+        return Solved(theta, grid)
 
     def without(self, device: str) -> Study:
         """The study as if a device had never been measured."""
@@ -151,7 +156,10 @@ class Study:
             ratio[out] = self.solve(index, int(fold)).predict(sample, self.how, out) / sample.measured[out]
         return ratio
 
-    def _grid(self, which: Sequence[int] | range, weights: Array, fold: int, how: Smoothness, centre: Array | None) -> Array:
+    def _grid(
+        self, which: Sequence[int] | range, weights: Array, fold: int, how: Smoothness, centre: Array | None,
+        growth: Sequence[Array],
+    ) -> Array:  # fmt: skip
         designs, values, weight = [], [], []
         for index, share in zip(which, weights, strict=True):
             sample = self.samples[index]
@@ -162,7 +170,9 @@ class Study:
             designs.append(design)
             values.append(residual)
             weight.append(np.full(len(residual), share))
-        return self.how.lattice.fit(vstack(designs).tocsr(), np.concatenate(values), np.concatenate(weight), how, centre)
+        return self.how.lattice.fit(
+            vstack(designs).tocsr(), np.concatenate(values), np.concatenate(weight), how, centre, growth
+        )
 
 
 def studies(

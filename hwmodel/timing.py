@@ -84,7 +84,7 @@ class OpTable:
         return {op.name: position for position, op in enumerate(self.ops)}
 
 
-def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: bool = False) -> OpTable:
+def pack(graph: OpGraph, cluster: Cluster, routing: Routing, *, warm: int = 0) -> OpTable:
     """Flatten a placed graph.
 
     Parameters
@@ -158,7 +158,7 @@ def device_rows(graph: OpGraph, cluster: Cluster) -> tuple[str, ...]:
     return (*(pool.name for pool in cluster.pools), *sorted(ways))
 
 
-def _where(op: Op, cluster: Cluster, rows: tuple[str, ...], warm: bool, notes: list[str]) -> list[int]:
+def _where(op: Op, cluster: Cluster, rows: tuple[str, ...], warm: int, notes: list[str]) -> list[int]:
     found = [0] * c.N_WHERE
     if op.kind in ("transfer", "load"):
         found[c.ROW] = rows.index(f"load:{op.way}" if op.kind == "load" else op.way)
@@ -173,7 +173,7 @@ def _where(op: Op, cluster: Cluster, rows: tuple[str, ...], warm: bool, notes: l
     found[c.WEIGHT_TIER] = tiers.index(op.tier) if op.tier else 0
     found[c.CACHE_TIER] = tiers.index(op.kv_tier) if op.kv_tier else 0
     found[c.LINK_SLOT] = next((i for i, link in enumerate(chip.links) if link.name == op.way), 0)
-    found[c.WARM] = int(warm)
+    found[c.WARM] = warm
     return found
 
 

@@ -104,4 +104,4 @@ def test_garbage_is_collected_again_after_a_kernel_is_compiled() -> None:
 
         assert added(1.0) == 1.0 + plus
         assert gc.isenabled()
-    assert told == [True], "told once, before collecting stops"
+    assert len(told) == 1

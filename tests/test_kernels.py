@@ -8,6 +8,8 @@ from types import ModuleType
 import numba
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hwmodel import routing
 from hwmodel.graph import OpGraph
@@ -133,6 +135,21 @@ def test_resolve_compiled_equals_interpreted_and_rounds_the_share_up() -> None:
     assert found[:, 0, 0].tolist() == plain[:, 0, 0].tolist() == [3 * 128 * 64, 128]
 
 
+def test_a_benchmark_of_several_sets_finds_in_the_cache_what_fits_it_so_often() -> None:
+    """96 MB of an L40S hold five sets of 18 MB, not five of 21: from there on the bytes come from memory."""
+    chip = load_chip("l40s")
+    row, out = device_row(chip), np.zeros(c.N_OUT)
+    where = np.zeros(c.N_WHERE, dtype=np.int64)
+    times = {}
+    for sets in (0, 1, 5):
+        where[c.WARM] = sets
+        times[sets] = [memory.memory_time(size, 0.0, 0.0, where, row, out) for size in (18e6, 21e6, 97e6)]
+    cache, main, ramp = chip.memory[0].bandwidth_bytes_per_s, row[c.TIER], row[c.RAMP]
+    assert times[5] == pytest.approx([18e6 / cache + ramp, 21e6 / main + ramp, 97e6 / main + ramp])
+    assert times[1] == pytest.approx([18e6 / cache + ramp, 21e6 / cache + ramp, 97e6 / main + ramp])
+    assert times[0] == pytest.approx([size / main + ramp for size in (18e6, 21e6, 97e6)])
+
+
 # --- tiles and waves ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("m", "n", "tile", "expected"),
@@ -147,13 +164,23 @@ def test_wave_efficiency(m: int, n: int, tile: tuple[int, int], expected: float)
     assert busy == pytest.approx(expected, abs=5e-4)
 
 
-def test_split_k_fills_the_cores() -> None:
-    # 64 tiles on 132 cores: split in two, 128 of 132 busy
+def test_sharing_tiles_along_k_fills_the_cores() -> None:
+    """64 tiles on 132 cores: stream-K gives every core 64/132 of a tile; of a short one no less than 256 of k."""
     alone = tiles.tiled_time(64.0, 64.0, 128.0, 8192.0, 1e15, 132.0, 0.0)
-    split = tiles.tiled_time(64.0, 64.0, 128.0, 8192.0, 1e15, 132.0, 1.0)
-    assert alone / split == pytest.approx(2.0)
+    shared = tiles.tiled_time(64.0, 64.0, 128.0, 8192.0, 1e15, 132.0, 1.0)
+    assert alone / shared == pytest.approx(132 / 64)
     flops = 2 * 64 * 8192 * 8192
-    assert flops / 1e15 / split == pytest.approx(128 / 132)
+    assert flops / 1e15 == pytest.approx(shared)
+    assert tiles.tiled_time(2.0, 64.0, 128.0, 2048.0, 1e15, 132.0, 0.0) == pytest.approx(
+        8 * tiles.tiled_time(2.0, 64.0, 128.0, 2048.0, 1e15, 132.0, 1.0)
+    )
+
+
+@given(st.integers(1, 200), st.integers(32, 100_000), st.integers(1, 1000))
+def test_more_tiles_or_deeper_ones_never_take_less_time(count: int, k: int, more: int) -> None:
+    base = tiles.tiled_time(float(count), 64.0, 64.0, float(k), 1e15, 132.0, 1.0)
+    assert tiles.tiled_time(float(count + 1), 64.0, 64.0, float(k), 1e15, 132.0, 1.0) >= base * (1 - 1e-12)
+    assert tiles.tiled_time(float(count), 64.0, 64.0, float(k + more), 1e15, 132.0, 1.0) >= base * (1 - 1e-12)
 
 
 def test_compute_is_monotone_and_never_faster_than_the_peak() -> None:

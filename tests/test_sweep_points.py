@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_schedule import Plan
+from test_schedule import Plan, solve
 
 import hwmodel as hw
 from hwmodel.chain import chain
@@ -222,6 +222,30 @@ def test_walk_equals_the_queue_of_events(plan: Plan) -> None:
     links = chain(order)
     assert links is not None
     assert links.times(seconds, plan.batches) == pytest.approx(periods(order, seconds), rel=1e-9)
+
+
+ROUND = ((0, 70.0, (INPUT,)), (1, 35.137, (0,)), (0, 70.274, (1,)))
+"""A layer that ends on the lane it starts on, so that one goes on in the next, with a short visit to another between."""
+
+
+@pytest.mark.parametrize("layers", [1, 2, 30])
+@pytest.mark.parametrize("batches", [1, 2, 3, 4])
+def test_walk_at_the_end_of_a_step_that_goes_on_in_the_next(layers: int, batches: int) -> None:
+    plan = Plan((ROUND,), ((0, 0, layers),), batches)
+    order, seconds = plan.program()
+    links = chain(order)
+    assert links is not None
+    assert links.times(seconds, batches) == pytest.approx(periods(order, seconds), rel=1e-9)
+
+
+def test_walk_of_layers_that_are_one_visit() -> None:
+    """Six layers on one lane, six on another: 6 s each and two micro-batches."""
+    plan = Plan((((0, 1.0, (INPUT,)),), ((1, 1.0, (INPUT,)),)), ((0, 0, 6), (1, 0, 6)), 2)
+    order, seconds = plan.program()
+    links = chain(order)
+    assert links is not None
+    assert links.times(seconds, 2) == (18.0, 12.0)
+    assert solve(plan)[0] == 18.0
 
 
 def test_side_by_side_is_no_chain() -> None:

@@ -44,16 +44,18 @@ def announce_compiling(tell: Callable[[], None]) -> None:
     event = importlib.import_module("numba.core.event")
 
     class Compiling(event.Listener):  # type: ignore[misc, name-defined]
-        depth = 0
+        depth, collecting = 0, True
 
         def on_start(self, _: object) -> None:
             once()
+            if self.depth == 0:
+                self.collecting = gc.isenabled()
             self.depth += 1
             gc.disable()
 
         def on_end(self, _: object) -> None:
             self.depth -= 1
-            if self.depth == 0:
+            if self.depth == 0 and self.collecting:
                 gc.enable()
 
     once = cache(tell)

@@ -4,7 +4,7 @@ from typing import Any
 
 from numba import njit
 
-from hwmodel.kernels.linked import linked
+from hwmodel.kernels.linked import INTERPRETED, linked
 
 
 def bare(function: Any, *, forceinline: bool = False) -> Any:
@@ -15,6 +15,8 @@ def bare(function: Any, *, forceinline: bool = False) -> Any:
     behind every division would keep loops over points from working on several at once. Other kernels link it; machine code of
     its own it has when Python calls it.
     """
+    if INTERPRETED:
+        return function
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "forceinline": forceinline}
     unwrapped: dict[str, Any] = {"no_cfunc_wrapper": True, "_nrt": False}
     called: Any = njit(cache=True, **options, **unwrapped)(function)

@@ -41,7 +41,7 @@ DTYPE = 1  # index into PEAK
 WEIGHT_TIER = 2
 CACHE_TIER = 3  # tier of the KV cache
 LINK_SLOT = 4
-WARM = 5  # 1: operands that fit the on-chip cache are in it (a benchmark that repeats one op)
+WARM = 5  # sets of operands that a benchmark takes in turn, which are in the on-chip cache if they fit; 0: no benchmark
 N_WHERE = 6
 
 # --- bins -----------------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def one(
 ) -> None:
     """One product of one chip's experts at one point; fills `out` as price does (TIME in s)."""
     tokens, n, k = dims[0], dims[2], dims[3]
-    routed, distinct = routed_tokens(tokens, bins), distinct_experts(tokens, bins, where[c.WARM] == 1)
+    routed, distinct = routed_tokens(tokens, bins), distinct_experts(tokens, bins, where[c.WARM] > 0)
     weights, activations, flops = amounts(routed, distinct, n, k, consts[0], consts[1], consts[2])
     memory = memory_time(weights, 0.0, activations, where, chip, out)
     peak = chip[c.PEAK + where[c.DTYPE]] * chip[c.COMPUTE_EFFICIENCY]

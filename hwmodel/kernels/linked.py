@@ -6,11 +6,15 @@ called with. A first run then takes about twice as long. The names here are thos
 
 from typing import Any
 
-from numba import njit, types
+from numba import config, njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.typed_passes import NativeLowering
+
+_settings: Any = config
+INTERPRETED = bool(_settings.DISABLE_JIT)
+"""Nothing is compiled (NUMBA_DISABLE_JIT): kernels are the functions they are written as."""
 
 
 class Part(JITCodeLibrary):
@@ -59,6 +63,8 @@ def linked(function: Any, **options: Any) -> Any:
 
     One version for all constants: f(0) and f(n) call the same code.
     """
+    if INTERPRETED:
+        return function
     unwrapped: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
     found: Any = njit(pipeline_class=Linking, **unwrapped, **options)(function)
     template = found.get_call_template

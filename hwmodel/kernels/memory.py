@@ -25,19 +25,20 @@ def stream_time(bytes_: float, bandwidth: float, ramp: float) -> float:
 @bare
 def served(
     weights: float, kv: float, activations: float, weight_rate: float, kv_rate: float, together: bool, cache_bytes: float,
-    cache_rate: float, ramp: float, warm: bool,
+    cache_rate: float, ramp: float, warm: int,
 ) -> tuple[float, float]:  # fmt: skip
     """(seconds (s) that memory needs, what takes them: -1 the cache, 0 the tier of the weights, 1 that of the KV cache).
 
     weights, kv, activations : bytes moved (B); weight_rate, kv_rate, cache_rate : B/s; together : weights and KV cache lie in
-    one tier; cache_bytes : 0 for none; ramp : s; warm : operands that fit the cache are in it
+    one tier; cache_bytes : 0 for none; ramp : s; warm : operands are in the cache where so many sets of them fit it, as a
+    benchmark takes them in turn; 0: they come from memory
     """
-    cached = 0.0
+    cached, room = 0.0, cache_bytes / max(warm, 1)
     if cache_bytes > 0.0:
         cached = (weights + kv + activations) / cache_rate
-        if warm and weights + kv + activations <= cache_bytes:
+        if warm > 0 and weights + kv + activations <= room:
             return cached + ramp, -1.0
-    spilled = 0.0 if activations <= cache_bytes else activations
+    spilled = 0.0 if activations <= room else activations
     if together:
         slowest, which = stream_time(weights + kv + spilled, weight_rate, ramp), 0.0
     else:
@@ -53,7 +54,8 @@ def memory_time(weights: float, kv: float, activations: float, where: np.ndarray
     """Seconds (s) that memory needs for one op; fills WEIGHT_BYTES, KV_BYTES, ACTIVATION_BYTES and BOUND_TIER of `out`.
 
     Tiers work side by side and one tier serves its bytes one after the other. Activations live in the on-chip cache when
-    they fit it and pass through the main tier (that of the weights) when not; everything passes through the cache.
+    they fit it and pass through the main tier (that of the weights) when not; everything passes through the cache. Of a
+    benchmark that takes WARM sets of operands in turn, what fits WARM times over is in the cache.
 
     weights, kv, activations : bytes moved (B); where : (N_WHERE,) int; device : (N_DEVICE,) SI; out : (N_OUT,) SI
     """
@@ -65,7 +67,7 @@ def memory_time(weights: float, kv: float, activations: float, where: np.ndarray
         activations = 0.0
     time, which = served(
         weights, kv, activations, device[c.TIER + weight_tier], device[c.TIER + kv_tier], weight_tier == kv_tier,
-        device[c.CACHE_BYTES], device[c.CACHE_BANDWIDTH], device[c.RAMP], where[c.WARM] == 1,
+        device[c.CACHE_BYTES], device[c.CACHE_BANDWIDTH], device[c.RAMP], where[c.WARM],
     )  # fmt: skip
     out[c.BOUND_TIER] = -1.0 if which < 0.0 else float(weight_tier if which == 0.0 else kv_tier)
     return time

@@ -12,6 +12,8 @@ from numba.core.imputils import impl_ret_borrowed
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, lower_getattr_generic, models, register_model
 
+from hwmodel.kernels.linked import INTERPRETED
+
 
 class Reference(types.Type):
     """The address of a named tuple of type `to`."""
@@ -57,5 +59,5 @@ def _by_reference(_: Any, whole: Any) -> Any:
     return Reference(whole)(whole), code
 
 
-by_reference: Any = intrinsic(_by_reference)
+by_reference: Any = (lambda whole: whole) if INTERPRETED else intrinsic(_by_reference)
 """The address of a named tuple, for kernels and while the one that took it runs; fields are read by name as before."""

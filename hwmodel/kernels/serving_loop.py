@@ -140,13 +140,8 @@ def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
         pairs = pairs or s.inst[k, c.ROLE] == c.DECODE_ONLY
     length = busy = at = iterations = 0
     while True:
-        now = NEVER
-        if at < arrivals.shape[0]:
-            now = s.when[arrivals[at], c.ARRIVAL]
-        if length > 0:
-            now = min(now, ready[heap[0]])
-        if busy > 0:
-            now = min(now, ends[running[0]])
+        now = s.when[arrivals[at], c.ARRIVAL] if at < arrivals.shape[0] else NEVER
+        now = min(now, ready[heap[0]] if length > 0 else NEVER, ends[running[0]] if busy > 0 else NEVER)
         if now == NEVER:
             end_series(s)
             return iterations

@@ -91,7 +91,7 @@ class Strip(NamedTuple):
 @bare
 def memory_of(where: np.ndarray, chip: np.ndarray, out: np.ndarray, n: int) -> None:
     """Fill MEMORY (s) and BOUND_TIER of n points from their bytes; chip, out : (N_DEVICE or N_OUT, STRIP)."""
-    one, other, warm = where[c.WEIGHT_TIER], where[c.CACHE_TIER], where[c.WARM] == 1
+    one, other, warm = where[c.WEIGHT_TIER], where[c.CACHE_TIER], where[c.WARM]
     weights, kv, moved, time, tier = (
         out[c.WEIGHT_BYTES],
         out[c.KV_BYTES],

@@ -5,13 +5,17 @@ import numpy as np
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.bare import bare
 
+LEAST_DEPTH = 256.0
+"""Of k: below this a share of a tile is not worth the sum with the others."""
+
 
 @bare
 def product_time(m: float, n: float, k: float, groups: float, peak: float, device: np.ndarray, enough: float = -1.0) -> float:
     """Seconds (s) of compute for `groups` products (m x k)(k x n) on one chip.
 
-    tiles = groups ceil(m/tm) ceil(n/tn); waves = ceil(tiles splits / cores); t = waves 2 tm tn ceil(k/splits) cores / peak,
-    the best over the chip's tiles. Fewer tiles than cores are split along k. With CORES = 0: 2 m n k groups / peak.
+    tiles = groups ceil(m/tm) ceil(n/tn); waves = ceil(tiles / cores); t = waves 2 tm tn k cores / peak, the best over the
+    chip's tiles. Fewer tiles than cores are shared along k (stream-K, Osama et al., PPoPP 2023): each core then walks
+    max(k tiles / cores, min(k, 256)) instead of k. With CORES = 0: 2 m n k groups / peak.
 
     m, n, k, groups : sizes, m may be a mean; peak : FLOP/s as reached; device : (N_DEVICE,); enough : s, a time below
     which the rest of the tiles need no look (the answer is then no more than this)
@@ -36,8 +40,7 @@ def product_time(m: float, n: float, k: float, groups: float, peak: float, devic
 @bare
 def tiled_time(tiles: float, rows: float, cols: float, k: float, peak: float, cores: float, may_split: float) -> float:
     """Seconds (s) for `tiles` output tiles of rows x cols with inner length k on `cores` cores that reach `peak` FLOP/s."""
-    splits = 1.0
+    depth = k
     if may_split == 1.0 and tiles < cores:
-        splits = max(1.0, min(np.floor(cores / tiles), np.floor(k / 256.0)))
-    waves = np.ceil(tiles * splits / cores - 1e-9)
-    return waves * 2.0 * rows * cols * (k / splits) * cores / peak
+        depth = max(k * tiles / cores, min(k, LEAST_DEPTH))
+    return np.ceil(tiles / cores - 1e-9) * 2.0 * rows * cols * depth * cores / peak

@@ -240,11 +240,14 @@ class Pricer:
                 raise InputError(
                     f"numbers that bend a time ({said}) are packed one by one: list fewer than {MAX_BENT:,} values"
                 )
+        # those of one structure by micro-batches: small whole numbers are sorted in one pass
+        most = int(parts.max(initial=1.0)) + 1
+        key = code * most + parts.astype(np.int64)
+        order = np.argsort(key.astype(np.uint16) if key.max(initial=0) < 2**16 else key, kind="stable")
         found = []
-        for k in np.nonzero(np.bincount(code))[0]:
-            inner = np.nonzero(code == k)[0]
-            if (parts[inner[1:]] < parts[inner[:-1]]).any():
-                inner = inner[np.argsort(parts[inner], kind="stable")]
+        for inner in np.split(order, np.cumsum(np.bincount(code))[:-1]):
+            if not len(inner):
+                continue
             where = among[inner]
             part = own.taken(where)
             counts = {pool: int(values[0]) for pool, values in part.counts.items()}

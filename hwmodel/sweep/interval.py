@@ -39,10 +39,11 @@ class Fitted:
     def ends(self, found: Mapping[str, Array]) -> tuple[Array, Array]:
         """(low, high) time of a step (s) from its columns."""
         time = found["time_s"]
-        logs = self.weights[0][:, None] + sum(
-            (weight[:, None] * (found[name] / time) for name, weight in zip(self.names, self.weights[1:], strict=True)),
-            start=np.zeros((2, 1)),
-        )
+        logs = np.zeros((2, len(time)))
+        for name, weight in zip(self.names, self.weights[1:], strict=True):
+            logs[0] += weight[0] * found[name]
+            logs[1] += weight[1] * found[name]
+        logs = self.weights[0][:, None] + logs / time
         low, high = np.exp(np.maximum(logs, 0.0))
         return time / low, time * high
 

@@ -1,7 +1,8 @@
 """How fast a design space is priced, and in how much memory.
 
-Run alone: ``python tests/benchmarks/test_sweep.py [POINTS]`` prints points a second, CPU time a point, the peak of memory for
-DeepSeek-V3 on Rubin and LPX (the shipped sweep) and for Llama-3.1-70B on H100; as a test it prices a small part of both.
+Run alone: ``python tests/benchmarks/test_sweep.py [POINTS ...] [--long]`` prints points a second, CPU time a point and the peak
+of memory for DeepSeek-V3 on Rubin and LPX (the shipped sweep) and for Llama-3.1-70B on H100, at 1e5, 1e6 and 1e7 points where
+none are given, with --long at 1e8 too, and how far CPU times of a point are apart; as a test it prices a small part.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import sys
 import time
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from hwmodel.spec import catalog, yamlfile
 from hwmodel.spec.yamlfile import Document
+from hwmodel.sweep import drive
 from hwmodel.sweep.chunks import CHUNK, pricer
-from hwmodel.sweep.drive import run_sweep
 from hwmodel.sweep.space import Space, space_from
 
 LLAMA = {
@@ -55,12 +57,12 @@ def spaces(points: int) -> dict[str, Space]:
 
 def speed(space: Space, jobs: int) -> Speed:
     """Price a whole space; packing and compiling are not counted."""
-    pricer(space).reduced(0)
-    start = time.process_time()
-    pricer(space)
-    packed = time.process_time()
-    answer = run_sweep(space, jobs=jobs)
-    spent = time.process_time() - packed - (packed - start)
+    made = pricer(space)
+    made.reduced(0)
+    with patch.object(drive, "pricer", lambda *_: made):
+        start = time.process_time()
+        answer = drive.run_sweep(space, jobs=jobs)
+        spent = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
     return Speed(answer.evaluated, answer.points_per_s, 1e6 * spent / answer.evaluated, peak)
 
@@ -82,11 +84,26 @@ def test_cost_of_a_point_does_not_depend_on_their_number() -> None:
     assert many.peak_bytes - few.peak_bytes < 200e6
 
 
-if __name__ == "__main__":
-    wanted = int(float(sys.argv[1])) if len(sys.argv) > 1 else 1_000_000
-    for label, space in spaces(wanted).items():
-        one = speed(space, len(os.sched_getaffinity(0)))
+def told(counts: list[int]) -> None:
+    """Print a line for every number of points, and how far the CPU time of a point is from alike."""
+    found: dict[str, list[Speed]] = {name: [] for name in MUST}
+    for count in counts:
+        for name, space in spaces(count).items():
+            tries = max(1, min(5, 500_000 // count))  # a few points are priced before the clock has seen much
+            one = min((speed(space, len(os.sched_getaffinity(0))) for _ in range(tries)), key=lambda one: one.cpu_us)
+            found[name].append(one)
+            sys.stdout.write(
+                f"{name}: {one.points:,} points, {one.per_s:,.0f} points/s (must {MUST[name]:,}), "
+                f"{one.cpu_us:.2f} us of CPU a point, peak {one.peak_bytes / 1e9:.2f} GB\n"
+            )
+            sys.stdout.flush()
+    for name, several in found.items():
+        each = [one.cpu_us for one in several]
         sys.stdout.write(
-            f"{label}: {one.points:,} points, {one.per_s:,.0f} points/s (must {MUST[label]:,}), "
-            f"{one.cpu_us:.2f} us of CPU a point, peak {one.peak_bytes / 1e9:.2f} GB\n"
+            f"{name}: from {min(each):.2f} to {max(each):.2f} us of CPU a point, {max(each) / min(each) - 1:.0%}\n"
         )
+
+
+if __name__ == "__main__":
+    wanted = [int(float(text)) for text in sys.argv[1:] if text != "--long"] or [100_000, 1_000_000, 10_000_000]
+    told([*wanted, *([100_000_000] if "--long" in sys.argv else [])])
