@@ -78,6 +78,7 @@ def _asked(service: Service, slos: tuple[str, ...], bands: str) -> tuple[Service
     """The service with the classes that the options make, and the targets of all requests; None for the scenario's."""
     from hwmodel.axis import targets
     from hwmodel.serve.spec import ClassSpec, Slo
+    from hwmodel.spec.errors import did_you_mean
 
     classes, limits = dict(service.serving.classes), None
     if bands:
@@ -91,6 +92,8 @@ def _asked(service: Service, slos: tuple[str, ...], bands: str) -> tuple[Service
         name, colon, own = text.rpartition(":")
         found = targets(own, "ttft", "tpot", "e2e")
         if colon:
+            if bands and name.strip() not in classes:
+                raise click.UsageError(f"--slo: no class '{name.strip()}' in --bands{did_you_mean(name.strip(), classes)}")
             known = classes.get(name.strip(), ClassSpec())
             new = Slo.model_validate({key: f"{limit!r} s" for key, limit in found.items()})
             slo = known.slo.model_copy(update={key: getattr(new, key) for key in new.model_fields_set})

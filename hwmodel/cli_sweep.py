@@ -82,4 +82,7 @@ def plot_over(scenario: str | None, settings: Sequence[str], over: str, kind: st
     results = [run(asked.scenario([f"{along.path}={text}"]), ranges=False) for text in along.values]
     layers(results, along, out)
     say(f"wrote {out}")
-    return 0 if all(result.feasible for result in results) else INFEASIBLE
+    fails = [(text, result.reasons) for text, result in zip(along.values, results, strict=True) if not result.feasible]
+    for text, reasons in fails:
+        say(f"{along.path}={text} does not run as planned: {'; '.join(reasons)}")
+    return INFEASIBLE if fails else 0

@@ -99,8 +99,13 @@ def _bars(
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), reverse=True, handlelength=1.0)
 
 
+def _texts(over: Axis) -> list[str]:
+    """What stands under the bars: three digits of what is written with a k or M, which would run into its neighbour."""
+    return [plain(float(f"{number:.3g}") if number >= 1e4 else number) for number in over.numbers] or list(over.values)
+
+
 def _values(axes: Axes, over: Axis, results: Sequence[Result]) -> None:
-    texts = [plain(number) for number in over.numbers] or list(over.values)
+    texts = _texts(over)
     marks = ["" if result.feasible else "\n†" for result in results]
     axes.set_xticks(range(len(texts)), [text + mark for text, mark in zip(texts, marks, strict=True)], size=8)
     for label, result in zip(axes.get_xticklabels(), results, strict=True):

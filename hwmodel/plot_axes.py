@@ -55,21 +55,23 @@ def scaled(axes: Axes, x: str, y: str, across: Array, up: Array, *, sharing: boo
         span = bool(len(good)) and good.min() > 0 and good.max() > WIDE * good.min()
         if span:
             scale("log")
-        _ticks(axis, unit_of(name), good if span else None)
+        ticked(axis, unit_of(name), good if span else None)
         axis.set_label_text(label_of(name))
     if sharing:
         axes.set_ylim(0.0, float(np.nanmax(up)))
     axes.grid(True)
 
 
-def _ticks(axis: Axis, unit: str, log: Array | None) -> None:
+def ticked(axis: Axis, unit: str = "", log: Array | None = None) -> None:
+    """Ticks as numbers with the unit's prefixes, no powers of ten; log : what a logarithmic axis spans."""
     from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
 
     form: Any = EngFormatter(unit=unit) if unit else FuncFormatter(lambda value, _: plain(value))
     axis.set_major_formatter(form)
     if log is not None:
         decades = math.log10(log.max() / log.min())
-        axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if decades < 4 else (1.0,), numticks=16))
+        subs = (1.0, 2.0, 3.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 4 else (1.0,)
+        axis.set_major_locator(LogLocator(10, subs=subs, numticks=16))
         axis.set_minor_formatter(NullFormatter())
 
 

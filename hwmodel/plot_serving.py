@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hwmodel.plot_axes import ticked, unit_of
 from hwmodel.plot_page import CYCLE, GREY, page
 from hwmodel.serve.offline import Curve
 
@@ -66,6 +67,7 @@ def draw_arrivals(arrivals: Arrivals, path: str | Path, foot: str = "") -> None:
         low = min(float(rate[rate > 0].min()) for rate in (arrivals.prompt_per_s, arrivals.output_per_s))
         right.set_yscale("log")
         right.set_ylim(low / 2, 8 * float(arrivals.prompt_per_s.max()))
+        ticked(right.yaxis, "", np.array(right.get_ylim()))
         left.set_ylim(0, 1.2 * float(arrivals.requests_per_s.max()))
         for axes in (left, right):
             axes.set_xlabel(f"Time ({unit})")
@@ -76,6 +78,8 @@ def draw_arrivals(arrivals: Arrivals, path: str | Path, foot: str = "") -> None:
 
 def draw_lengths(classes: Mapping[str, tuple[Any, Any]], path: str | Path, foot: str = "") -> None:
     """Share of the requests up to each length of prompt and answer; sorted tokens by class, the classes with most requests."""
+    import numpy as np  # noqa: PLC0415 - with the drawing
+
     shown = dict(list(classes.items())[: len(CYCLE)])
     what = "Share of the requests up to a length; marked are the median, the 90th and the 99th percentile"
     with page(path, "Lengths of prompts and answers", what, foot, (9.6, 4.2), 2) as (_, panels):
@@ -83,6 +87,7 @@ def draw_lengths(classes: Mapping[str, tuple[Any, Any]], path: str | Path, foot:
             for (kind, values), colour in zip(shown.items(), CYCLE, strict=False):
                 _share(axes, values[which], colour, kind)
             axes.set_xscale("log")
+            ticked(axes.xaxis, "", np.array(axes.get_xlim()))
             axes.set_xlabel(f"{name} (tokens)")
             axes.set_ylabel("Requests (%)")
             axes.set_ylim(0, 140)  # the legend stands above the lines
@@ -161,6 +166,7 @@ def draw_over_time(series: Mapping[str, Any], path: str | Path, title: str, foot
         right.axhline(capacity, color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), label="capacity")
         right.set_ylabel("Tokens of KV in the first tier")
         right.set_ylim(0, 1.22 * capacity)
+        ticked(right.yaxis)
         for axes in (left, right):
             axes.set_xlabel("Time (s)")
             axes.set_xlim(float(time[0]), float(time[-1]) if time[-1] > time[0] else float(time[0]) + 1)
@@ -185,9 +191,12 @@ def draw_percentiles(latencies: Mapping[str, Any], path: str | Path, title: str,
                 axes.legend(loc="lower right")  # the curve rises there
             if len(values) and values[0] > 0:
                 axes.set_yscale("log")
+                ticked(axes.yaxis, "s", values)
+            else:
+                ticked(axes.yaxis, "s")
             axes.set_xlim(0, 100)
             axes.set_xlabel("Requests (%)")
-            axes.set_ylabel(f"{name} (s)")
+            axes.set_ylabel(name)
             axes.grid(visible=True)
 
 
@@ -203,8 +212,9 @@ def draw_scatter(columns: Mapping[str, Any], x: str, y: str, path: str | Path, f
             axes.plot(columns[x][own], columns[y][own], "o", color=colour, markersize=2.5, alpha=0.6, linewidth=0, label=kind)
         for scale, name in ((axes.set_xscale, x), (axes.set_yscale, y)):
             known = columns[name][np.isfinite(columns[name])]
-            if len(known) and known.min() > 0:
+            if span := len(known) > 0 and known.min() > 0:
                 scale("log")
+            ticked(axes.xaxis if name == x else axes.yaxis, unit_of(name), known if span else None)
         axes.set_xlabel(x)
         axes.set_ylabel(y)
         axes.grid(visible=True)

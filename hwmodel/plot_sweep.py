@@ -13,6 +13,7 @@ import numpy as np
 from hwmodel.compare.crossing import Crossing, crossings
 from hwmodel.plot_axes import RATES, cells, label_of, labelled, named, scaled
 from hwmodel.plot_page import BLUE, CYCLE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, SOFT, YELLOW, page
+from hwmodel.spec.errors import shortened
 from hwmodel.sweep.pareto import front
 from hwmodel.sweep.read import Points
 from hwmodel.timing import Array, Ints
@@ -81,7 +82,9 @@ def _chosen(name: str) -> bool:
 
 
 def _title(files: Sequence[Points]) -> str:
-    return " and ".join(points.name for points in files)
+    """The files, and which of their points are drawn."""
+    only = [shortened(text, 60) for text in files[0].comparisons]
+    return ", ".join([" and ".join(points.name for points in files), *only])
 
 
 def draw_pareto(files: Sequence[Points], path: str | Path, x: str = "", y: str = "", by: str = "") -> Found:
@@ -266,7 +269,7 @@ def draw_layers(files: Sequence[Points], path: str | Path, x: str = "", y: str =
     edges = cells(points.number(x))
     words = sorted({word for row in rows for word in points.codes(f"{row}.bound")[1]})
     colours = colours_of(words)
-    with page(path, _title(files[:1]), f"Time of one layer of every kind along {named(x)}, by what bounds it", "",
+    with page(path, _title(files[:1]), f"Mean time of one layer over the points of each {named(x)}, by what bounds it", "",
               (max(SIZE[0], 1.6 + 4.4 * len(rows)), SIZE[1]), len(rows), sharey=True) as (_, panels):  # fmt: skip
         top = 0.0
         for axes, row in zip(panels, rows, strict=True):

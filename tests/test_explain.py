@@ -77,6 +77,17 @@ def test_explained_values_are_those_of_the_answer(name: str, ideal: bool) -> Non
             assert by_name[f"memory:{row.pool}:{row.tier}"].value == pytest.approx(row.capacity_bytes - row.free_bytes)
 
 
+def test_rounding_is_not_told_as_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pool whose bounds sum to the step but for rounding is never idle, and no input moves that; one that waits is."""
+    for pool, (here, gone) in {"gpu": ("never idle", "moved most"), "lpx": ("(idle for 0.95", "0.00 %")}.items():
+        with pytest.raises(SystemExit):
+            main(["explain", "rubin_lpx_deepseek_v3", "--op", f"pool:{pool}"])
+        said = capsys.readouterr().out
+        assert here in said
+        assert gone not in said
+        assert ("moved most" in said) == (pool == "lpx")
+
+
 def test_every_term_has_a_source_and_a_status() -> None:
     for name in ("rubin_lpx_deepseek_v3", "calibrated", "rtx4090_mixtral_offload"):
         for each in explained(name):

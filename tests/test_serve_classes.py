@@ -120,6 +120,9 @@ def test_the_command_tells_goodput_by_class(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(cli, ["plot", str(tmp_path / "simulate.json"), "--kind", "xy", "--x", "class", "--out", "p.png"])
     assert wrong.exit_code == 2
     assert "'class' is none" in wrong.output
+    missed = CliRunner().invoke(cli, ["simulate", "w1_llama_8b_h100", "--bands", "short=500,long", "--slo", "lang:ttft=60ms"])
+    assert missed.exit_code == 2
+    assert "--slo: no class 'lang' in --bands, did you mean 'long'?" in missed.output
     plain = CliRunner().invoke(cli, ["simulate", "w1_llama_8b_h100", *asked[:-2]])
     line = next(line for line in plain.stdout.splitlines() if line.startswith("long"))
     assert f"{long['share']:.1%}" in line

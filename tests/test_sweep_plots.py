@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hwmodel.axis import axis
 from hwmodel.cli import main
 from hwmodel.compare.crossing import crossings
 from hwmodel.figures import LayerBar
-from hwmodel.plot_along import _by_kind, _shares
+from hwmodel.plot_along import _by_kind, _shares, _texts
 from hwmodel.plot_axes import plain
+from hwmodel.plot_serving import draw_percentiles
 from hwmodel.plot_sweep import KINDS, draw_pareto, parts_of, varied
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
@@ -133,6 +135,8 @@ def test_only_points_that_meet_a_comparison(file: Path) -> None:
     assert points.words("plan") == [word for word, yes in zip(before, kept, strict=True) if yes]
     with pytest.raises(InputError, match=r"meets 'workload.context == 3'"):
         points.only(["workload.context == 3"])
+    with pytest.raises(InputError, match=r"no column 'batch', did you mean 'workload.batch'\?"):
+        points.number("batch")
     with pytest.raises(InputError, match=r"no column 'workload.contxt', did you mean 'workload.context'\?"):
         points.only(["workload.contxt == 3"])
     with pytest.raises(InputError, match="holds words"):
@@ -168,11 +172,19 @@ def test_layers_along_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str
         with pytest.raises(SystemExit) as left:
             main([*line, str(tmp_path / name)])
         assert left.value.code == 3  # the largest does not fit
+        assert "workload.batch=9216 does not run as planned: memory: pool gpu needs" in capsys.readouterr().err
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     with pytest.raises(SystemExit) as left:
         main([*line[:3], "roofline", *line[4:], str(tmp_path / "c.svg")])
     assert left.value.code == 2
     assert "--over goes with a scenario and --kind layers" in capsys.readouterr().err
+
+
+def test_values_under_bars_are_short() -> None:
+    assert _texts(axis("workload.context=4096..131072")) == [
+        "4,096", "6,720", "11k", "18.1k", "29.7k", "48.7k", "79.9k", "131k",
+    ]  # fmt: skip
+    assert _texts(axis("cluster.pools.gpu.override.execution.launch=1 us,2.5 us")) == ["1", "2.5"]
 
 
 def test_shares_of_a_layer_add_up() -> None:
@@ -188,3 +200,18 @@ def test_shares_of_a_layer_add_up() -> None:
 )
 def test_ticks_are_short(value: float, text: str) -> None:
     assert plain(value) == text
+
+
+def test_a_picture_says_which_points_it_shows(tmp_path: Path, file: Path) -> None:
+    points = Points(file)
+    points.only(["workload.context == 1024"])
+    for kind, draw in KINDS.items():
+        draw([points], tmp_path / f"{kind}.svg", "workload.batch" if kind == "layers" else "")
+        assert f"{file.name}, workload.context == 1024" in (tmp_path / f"{kind}.svg").read_text()
+
+
+def test_latencies_are_written_with_units(tmp_path: Path) -> None:
+    draw_percentiles({"TTFT": np.linspace(0.02, 1.5, 50), "TPOT": np.linspace(0.007, 0.04, 50)}, tmp_path / "p.svg", "t")
+    drawn = (tmp_path / "p.svg").read_text()
+    assert all(f"<!-- {tick} -->" in drawn for tick in ("50 ms", "1 s", "10 ms", "30 ms"))
+    assert "10^" not in drawn

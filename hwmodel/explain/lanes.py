@@ -11,6 +11,9 @@ from hwmodel.kernels import columns as c
 from hwmodel.result import BOUNDS, LinkRow, PoolRow, Result
 from hwmodel.stages import executions, stage_counts
 
+ROUNDING = 1e-9
+"""A share of the step below which a pool waits by the rounding of sums alone."""
+
 
 def pool_name(row: PoolRow) -> str:
     """As ``--op`` takes it."""
@@ -29,7 +32,8 @@ def pool_formula(result: Result, row: PoolRow, sheet: Sheet) -> Formula:
         for key in BOUNDS if row.bound_s[key] > 0
     ]  # fmt: skip
     step = sheet.add("step", result.step.time_s, "s", "hwmodel explain --op step")
-    note = f"idle for {row.bound_s['idle'] / result.step.time_s:.3g} of the step" if row.bound_s["idle"] > 0 else "never idle"
+    idle = row.bound_s["idle"] / result.step.time_s
+    note = f"idle for {idle:.3g} of the step" if idle > ROUNDING else "never idle"
     return f"busy = min(1, ({total(parts)}) / {step})", row.busy_fraction, "", note
 
 

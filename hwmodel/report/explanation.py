@@ -19,6 +19,10 @@ def explanations(found: Sequence[Explanation], scenario: str) -> RenderableType:
     return Group(*parts)
 
 
+PRINTED = 0.005
+"""Per cent below which what an input moves is printed as nothing, and so is left out."""
+
+
 def _one(each: Explanation) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(f"{each.of}: {each.value:.6g} {each.unit}", style="bold"), Text(f"  {each.formula}")]
     if each.note:
@@ -29,7 +33,7 @@ def _one(each: Explanation) -> list[RenderableType]:
     grid.columns[1].no_wrap = True
     grid.columns[4].overflow = "fold"
     lines.append(grid)
-    if each.most_sensitive:
-        moved = ", ".join(f"{name} ({value:+.2f} %)" for name, value in each.most_sensitive)
+    moved = ", ".join(f"{name} ({value:+.2f} %)" for name, value in each.most_sensitive if abs(value) >= PRINTED)
+    if moved:
         lines.append(Text(f"  moved most, per 1 % of the input, by: {moved}"))
     return lines

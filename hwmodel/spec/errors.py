@@ -76,6 +76,7 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     names = sorted(set(known))
     said = str(word)[:200]
     begun = [name for name in names if len(said) > 2 and name.startswith(said)]  # h200: h200_sxm rather than gh200
+    begun = begun or [name for name in names if len(said) > 2 and name.endswith(f".{said}")]  # batch: workload.batch
     near = [min(begun, key=len)] if begun else difflib.get_close_matches(said, names, n=1, cutoff=0.6)
     if near:
         return f", did you mean '{near[0]}'?"

@@ -42,6 +42,8 @@ class Points:
             raise InputError(Problem("is no file of points: it has no columns 'point' and 'feasible'", file=str(path)))
         self._held: dict[str, Column] = {}
         self._kept: NDArray[np.bool_] | None = None
+        self.comparisons: list[str] = []
+        """What the points that are kept meet."""
 
     def load(self, *names: str) -> None:
         """Read columns in one pass; those that are not there, or held already, are left out."""
@@ -72,6 +74,7 @@ class Points:
             if not met.any():
                 raise InputError(f"{self.name}: no point that can run meets '{shortened(text, 80)}'")
             self._held = {name: _taken(column, met) for name, column in self._held.items()}
+            self.comparisons.append(text)
             if self._kept is None:
                 self._kept = met
             else:
