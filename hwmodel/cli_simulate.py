@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from hwmodel.cli_question import INFEASIBLE, json_option, start
 from hwmodel.terminal import json_out, say, show
@@ -45,6 +46,9 @@ def simulate_command(
     out: Path | None,
 ) -> int:  # fmt: skip
     """Serve a trace of requests with SCENARIO: latencies, goodput, utilisation, cost."""
+    for name in ("good", "seeds"):
+        if what is None and click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is of a search: say --find chips, rate or ratio too")
     start()
     from hwmodel.serve.result import to_dict
     from hwmodel.serve.search import find

@@ -27,6 +27,8 @@ KINDS = (
     "experts",
 )
 """Kinds of op that are priced here; tables with others (a user's own) go the general way."""
+GEMM, STREAM, DECODE, PREFILL, COLLECTIVE, TRANSFER, LOAD, SCAN, EXPERTS = range(len(KINDS))
+"""Their numbers."""
 N_DIMS, N_CONSTS = 6, 10
 STRIP = 128
 """Points of a strip: its rows stay in the first caches."""
@@ -341,9 +343,9 @@ def others_at(ops: Ops, u: int, s: Strip, n: int) -> None:
         chip, bins = s.flat[where[c.ROW]], s.bins[s.routing[q], ops.bin[u]]
         for k in range(N_DIMS):
             s.dims[k] = s.values[ops.slot[u, k], q]
-        if kind == 3:
+        if kind == PREFILL:
             _prefill(s.dims, ops.consts[u], where, bins, chip, one)
-        elif kind == 6:
+        elif kind == LOAD:
             _load(s.dims, ops.consts[u], where, bins, chip, one)
         else:
             _scan(s.dims, ops.consts[u], where, bins, chip, one)
@@ -355,17 +357,17 @@ def others_at(ops: Ops, u: int, s: Strip, n: int) -> None:
 def price_op(ops: Ops, u: int, s: Strip, n: int) -> None:
     """Price op u at the first n points of a strip into its `out`; times in s. What memory hides is not computed to the end."""
     kind = ops.kind[u]
-    if kind == 0:
+    if kind == GEMM:
         gemm_at(ops, u, s, n)
-    elif kind == 1:
+    elif kind == STREAM:
         stream_at(ops, u, s, n)
-    elif kind == 2:
+    elif kind == DECODE:
         decode_at(ops, u, s, n)
-    elif kind == 4:
+    elif kind == COLLECTIVE:
         collective_at(ops, u, s, n)
-    elif kind == 5:
+    elif kind == TRANSFER:
         transfer_at(ops, u, s, n)
-    elif kind == 8:
+    elif kind == EXPERTS:
         experts_at(ops, u, s, n)
     else:
         others_at(ops, u, s, n)

@@ -43,7 +43,7 @@ def crowding(mixed: Priced, tokens: Array, ranks: int) -> Array:
     )
     found = np.ones((mixed.most, len(tokens), BEYOND + 1))
     for parts in range(1, mixed.most + 1):
-        order = mixed.order_of(parts)
+        order = mixed.laid.order(parts)
         for i in range(len(tokens)):
             base = shared[i] + linear[i]
             bare, attended = float(base @ mixed.way), float(decode[i] @ mixed.way)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from hwmodel.graph import Op, OpGraph
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.schedule import PREVIOUS
-from hwmodel.placing import place
+from hwmodel.laid import Laid, lay
 from hwmodel.scenario import Scenario
 from hwmodel.served.around import around
 from hwmodel.served.stack import Stack
 from hwmodel.spec.errors import InputError
-from hwmodel.timeline import Program, period, program, seconds
-from hwmodel.timing import OpTable, device_array, pack, price
+from hwmodel.timeline import Program, period, seconds
+from hwmodel.timing import OpTable, device_array, price
 from hwmodel.workload import Workload
 
 Array = NDArray[np.float64]
@@ -35,10 +35,8 @@ class Priced:
     scenario: Scenario
     phase: str
     stack: Stack | None
-    graph: OpGraph
-    table: OpTable
+    laid: Laid
     device: Array
-    order: Program
     host_s: float
     times: Array
     """How often each op runs in a step."""
@@ -54,9 +52,24 @@ class Priced:
         return order.batches == 1 and order.stages == 1 and order.ends_whole and len(order.lanes) == 1
 
     @property
+    def graph(self) -> OpGraph:
+        """The model's ops, placed."""
+        return self.laid.graph
+
+    @property
+    def table(self) -> OpTable:
+        """The same, flat."""
+        return self.laid.table
+
+    @property
+    def order(self) -> Program:
+        """The order of work of a whole step, as many micro-batches as there can be."""
+        return self.laid.order(max(self.laid.most, 1))
+
+    @property
     def most(self) -> int:
         """Micro-batches at most."""
-        return max(self.graph.micro_batches, self.graph.pipeline_batches)
+        return self.laid.most
 
     def symbols(self, points: Array) -> Array:
         """Points as the table wants them, those of one micro-batch: (n, symbols)."""
@@ -67,29 +80,19 @@ class Priced:
             found[:, i] = values.get(name, 1.0 if name == "decode_queries" else self.graph.degrees.get(name, 0))
         return found
 
-    def _row(self, point: Array) -> list[float]:
+    def _row(self, point: Array) -> Array:
         """One whole step as the table wants it, cut into micro-batches as `Workload` does."""
         decoding, context, prompts, new, cached = (int(value) for value in point)
         what = Workload(
             phase="mixed" if decoding and prompts else "decode" if decoding else "prefill", batch=max(1, decoding or prompts),
             context=max(1, context), new_tokens=max(1, new), cached=cached, prefill_batch=max(1, prompts),
         )  # fmt: skip
-        row = self.graph.symbols(what.symbols(what.parts(self.most)))
-        return [float(row[name]) for name in self.table.symbols]
-
-    @cached_property
-    def _orders(self) -> dict[int, Program]:
-        return {self.order.batches: self.order}
+        row: Array = self.laid.point(what, self.laid.parts(what))[0]
+        return row
 
     def _order_of(self, point: Array) -> Program:
         """The order of work when a batch fills fewer micro-batches than the plan has."""
-        return self.order_of(Workload(phase="decode", batch=max(1, int(point[0] or point[2])), context=1).parts(self.most))
-
-    def order_of(self, parts: int) -> Program:
-        """The order of work of so many micro-batches."""
-        if parts not in self._orders:
-            self._orders[parts] = program(self.graph, self.table, parts)
-        return self._orders[parts]
+        return self.laid.order(self.laid.parts(Workload(phase="decode", batch=max(1, int(point[0] or point[2])), context=1)))
 
     def exact(self, points: Array) -> Array:
         """Seconds of whole steps: every op priced, with what the stack adds to it, and the step scheduled in steady state."""
@@ -153,21 +156,18 @@ def priced(scenario: Scenario, phase: str, stack: Stack | None) -> Priced:
     if work.speculative:
         raise InputError("serving with speculative decoding is not modelled; leave out workload.speculative")
     update = {"phase": phase, "context": max(1, work.context), "new_tokens": max(1, work.new_tokens)}
-    graph = place(replace(scenario, workload=work.model_copy(update=update)))
-    table = pack(graph, scenario.cluster, work.routing)
+    laid = lay(replace(scenario, workload=work.model_copy(update=update)))
+    graph, table = laid.graph, laid.table
     host = 0.0 if stack else scenario.cluster.host_s  # what was fitted of a stack holds the host's work
-    order = program(graph, table, max(graph.micro_batches, graph.pipeline_batches, 1))
     part = np.array([_part(op) for op in table.ops])
     return Priced(
         scenario,
         phase,
         stack,
-        graph,
-        table,
+        laid,
         device_array(table, scenario.cluster),
-        order,
         host,
-        _executions(order, table),
+        _executions(laid.order(max(laid.most, 1)), table),
         around(graph, table, scenario.cluster, stack) if stack else np.zeros(len(table.ops)),
         part,
     )

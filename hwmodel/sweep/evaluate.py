@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernels import columns as c
-from hwmodel.kernels.strip import MOST_KNOWN
+from hwmodel.kernels.strip import GEMM, MOST_KNOWN
 from hwmodel.kernels.sweep import N_POOL, evaluate
 from hwmodel.routing import Routing
 from hwmodel.sweep.devices import host_s, varied
@@ -120,7 +120,7 @@ def _kept(of: Structure, at: NDArray[np.int64], sized: Array) -> tuple[NDArray[n
     still = np.ones(len(of.devices.base), dtype=np.int64)
     still[[row for row, column in at.tolist() if column not in _CALM]] = 0
     first, others = of.ops.slot[:, 0], of.ops.slot[:, 1:4]
-    keeps = (of.ops.kind == 0) & (others >= len(sized)).all(axis=1) & (still[of.ops.where[:, c.ROW]] == 1)
+    keeps = (of.ops.kind == GEMM) & (others >= len(sized)).all(axis=1) & (still[of.ops.where[:, c.ROW]] == 1)
     used = np.unique(first[keeps & (first < len(sized))])
     most = sized[used].max(initial=1.0) if len(used) else 1.0
     return still, keeps.astype(np.int64), int(min(most, MOST_KNOWN))
