@@ -70,7 +70,7 @@ def chunks(made: Pricer, suffix: str, first: int, last: int, address: str, jobs:
 
 
 def _ordered(client: Any, made: Pricer, suffix: str, first: int, last: int) -> Generator[Reduced]:
-    held = client.scatter(_Held(made.space, made.intervals), broadcast=True, hash=False)
+    held = _Held(made.space, made.intervals)  # sent with every chunk: what is scattered is lost with the worker that has it
     waiting: deque[Any] = deque()
     for index in range(first, last):
         waiting.append(client.submit(work, held, index, suffix, pure=False, retries=RETRIES))
