@@ -45,6 +45,22 @@ class Laid:
         return whole(order, seconds(order, priced))
 
 
+class OnLaid:
+    """What rests on a plan laid out."""
+
+    laid: Laid
+
+    @property
+    def graph(self) -> OpGraph:
+        """The model's ops, placed."""
+        return self.laid.graph
+
+    @property
+    def table(self) -> OpTable:
+        """The same, flat."""
+        return self.laid.table
+
+
 def lay(scenario: Scenario) -> Laid:
     """Lower a scenario's model, spread it by the plan, flatten it.
 

@@ -11,16 +11,16 @@ from hwmodel.answered import Answered
 from hwmodel.asked import asked
 from hwmodel.economics import Cost, Work, cost
 from hwmodel.economics.energy import energy
-from hwmodel.graph import Op, OpGraph
+from hwmodel.graph import Op
 from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
-from hwmodel.laid import Laid
+from hwmodel.laid import Laid, OnLaid
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.remarks import assumptions_of, warnings_of
 from hwmodel.scenario import Scenario
 from hwmodel.stages import executions, stage_counts
 from hwmodel.timeline import Timeline, lane_of
-from hwmodel.timing import Array, OpTable
+from hwmodel.timing import Array
 from hwmodel.uncertainty import Spread
 
 BOUNDS = ("compute", "memory", "link", "overhead")
@@ -159,7 +159,7 @@ class Result(Answered):
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placed(OnLaid):
     """The inner objects behind a result."""
 
     scenario: Scenario
@@ -171,16 +171,6 @@ class Placed:
     ideal: bool
     host_s: float = 0.0
     """The host's share of the step."""
-
-    @property
-    def graph(self) -> OpGraph:
-        """The model's ops, placed."""
-        return self.laid.graph
-
-    @property
-    def table(self) -> OpTable:
-        """The same, flat."""
-        return self.laid.table
 
 
 def assemble(placed: Placed, time: float, host: float, parts: int, around: Spread) -> Result:

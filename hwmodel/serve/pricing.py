@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.graph import Op, OpGraph
+from hwmodel.graph import Op
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.schedule import PREVIOUS
-from hwmodel.laid import Laid, lay
+from hwmodel.laid import Laid, OnLaid, lay
 from hwmodel.scenario import Scenario
 from hwmodel.served.around import around
 from hwmodel.served.stack import Stack
@@ -26,7 +26,7 @@ AT_ONCE = 20_000
 
 
 @dataclass(frozen=True)
-class Priced:
+class Priced(OnLaid):
     """A plan placed and packed for a phase.
 
     Points are (n, 5): decoding sequences, their mean context, prompts, new tokens and cached tokens of each prompt.
@@ -50,16 +50,6 @@ class Priced:
         """Whether a step is the sum of its ops."""
         order = self.order
         return order.batches == 1 and order.stages == 1 and order.ends_whole and len(order.lanes) == 1
-
-    @property
-    def graph(self) -> OpGraph:
-        """The model's ops, placed."""
-        return self.laid.graph
-
-    @property
-    def table(self) -> OpTable:
-        """The same, flat."""
-        return self.laid.table
 
     @property
     def order(self) -> Program:
