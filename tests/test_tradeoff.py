@@ -9,7 +9,9 @@ import pytest
 
 from hwmodel.axis import axis, question
 from hwmodel.compare.along import along
-from hwmodel.compare.tradeoff import CHIP, PLANNED, USD, Curve, Point, Tradeoff, crossovers, tradeoff
+from hwmodel.compare.curve import CHIP, PLANNED, USD, Curve, Point, rates
+from hwmodel.compare.overtaking import crossovers
+from hwmodel.compare.tradeoff import Tradeoff, tradeoff
 from hwmodel.run import run
 from hwmodel.scenario import Scenario, load_scenario
 from hwmodel.spec.errors import InputError
@@ -86,13 +88,13 @@ def test_costs_cross_where_compare_says() -> None:
 
 def test_plans_that_are_not_drawn_are_ahead_nowhere_by_much() -> None:
     """Every plan of the chips at eight batches: none gives 3 % more tokens/s/chip than the drawn ones at its interactivity."""
-    from hwmodel.compare.tradeoff import _others, _rates
+    from hwmodel.compare.tradeoff import _others
 
     scenario = load_scenario("rubin_deepseek_v3")
     curves = of(scenario).curves
     for line in _others(scenario)[1]:
         batches = sorted({round(float(b)) for b in np.geomspace(line.low, line.high, 8)})
-        for user, chip in zip(*_rates(line, batches), strict=True):
+        for user, chip in zip(*rates(line, batches), strict=True):
             best = max(
                 (p.tokens_per_s_per_chip for c in curves for p in c.points if p.tokens_per_s_per_user >= user * 0.97), default=0
             )
