@@ -13,7 +13,7 @@ import numpy as np
 from hwmodel.compare.crossing import Crossing, crossings
 from hwmodel.plot_axes import RATES, cells, label_of, labelled, named, scaled
 from hwmodel.plot_page import BLUE, CYCLE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, SOFT, YELLOW, page
-from hwmodel.spec.errors import shortened
+from hwmodel.spec.errors import InputError, shortened
 from hwmodel.sweep.pareto import front
 from hwmodel.sweep.read import Points
 from hwmodel.timing import Array, Ints
@@ -87,12 +87,19 @@ def _title(files: Sequence[Points]) -> str:
     return ", ".join([" and ".join(points.name for points in files), *only])
 
 
+def _known(points: Points, x: str, y: str) -> None:
+    """Whether both columns of a picture say something of some point, best of one and the same."""
+    if np.isnan(points.known(x) + points.known(y)).all():
+        raise InputError(f"{points.name}: no point has both '{x}' and '{y}'")
+
+
 def draw_pareto(files: Sequence[Points], path: str | Path, x: str = "", y: str = "", by: str = "") -> Found:
     """The front of every scenario, plan and chip (or of the columns `by`), y over x; the points where they cross come back."""
     x, y, by = x or USER, y or CHIP, by or varied(files)
     for points in files:
         points.load(x, y, COST, "workload.batch", *by.split(","))
-    parts = parts_of(files, by)
+        _known(points, x, y)
+    parts = [part for part in parts_of(files, by) if not np.isnan(part.number(x) + part.number(y)).all()]
     what = f"Pareto front: {label_of(y)} against {label_of(x)}"
     what += "; B: sequences in the batch" if all("workload.batch" in points.names for points in files) else ""
     lines, bests = {}, []
@@ -168,7 +175,8 @@ def _iso_costs(axes: Axes, parts: Sequence[Part], x: str, y: str, taken: list[ob
     prices: dict[float, Part] = {}
     for part in parts:
         worth = part.number(COST) * part.number(CHIP)
-        if not np.nanmax(worth) <= np.nanmin(worth) * (1 + 1e-9):
+        worth = worth[~np.isnan(worth)]
+        if not len(worth) or worth.max() > worth.min() * (1 + 1e-9):
             return
         prices.setdefault(float(f"{worth[0]:.9g}"), part)
     (low, high), sides = axes.get_ylim(), axes.get_xlim()
@@ -193,6 +201,7 @@ def draw_xy(files: Sequence[Points], path: str | Path, x: str = "", y: str = "",
     x, y, by = x or "workload.batch", y or "time_s", by or "bound"
     for points in files:
         points.load(x, y, *by.split(","))
+        _known(points, x, y)
     what = f"{named(y)} against {named(x)}, coloured by {by}"
     with page(path, _title(files), what, "", SIZE) as (_, [axes]):
         parts = parts_of(files, by)
@@ -225,6 +234,7 @@ def draw_heatmap(files: Sequence[Points], path: str | Path, x: str = "", y: str 
     x, y, by = x or "workload.batch", y or "workload.context", by or "bound"
     for points in files:
         points.load(x, y, by)
+        _known(points, x, y)
     words = sorted({word for points in files for word in points.codes(by)[1]})
     colours = colours_of(words)
     what = f"{label_of(by)} over {named(x)} and {named(y)}: the most frequent of every cell; white: no point that can run"
@@ -266,7 +276,9 @@ def draw_layers(files: Sequence[Points], path: str | Path, x: str = "", y: str =
     ]
     points.load(x, *(f"{row}.{what}" for row in rows for what in ("time_s", "bound")))
     rows = sorted(rows, key=lambda row: -np.nansum(points.number(f"{row}.time_s")))[:MOST_ROWS]
-    edges = cells(points.number(x))
+    if not rows:
+        raise InputError(f"{points.name} has no columns 'LAYER.time_s' and 'LAYER.bound'")
+    edges = cells(points.known(x))
     words = sorted({word for row in rows for word in points.codes(f"{row}.bound")[1]})
     colours = colours_of(words)
     with page(path, _title(files[:1]), f"Mean time of one layer over the points of each {named(x)}, by what bounds it", "",

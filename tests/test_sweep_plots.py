@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,59 @@ def test_every_kind_is_drawn_the_same_way_twice(kind: str, file: Path, tmp_path:
         KINDS[kind]([Points(file)], tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert len((tmp_path / "a.svg").read_text()) > 5000
+
+
+def emptied(file: Path, out: Path, column: str, plan: str = "") -> Points:
+    """A copy of a file of points with nothing in a column, of every plan or of one."""
+    with file.open(newline="") as whole:
+        head, *lines = csv.reader(whole)
+    for line in lines:
+        if plan in ("", line[head.index("plan")]):
+            line[head.index(column)] = ""
+    with out.open("w", newline="") as whole:
+        csv.writer(whole).writerows([head, *lines])
+    return Points(out)
+
+
+DRAWN = [("pareto", "tokens_per_s_per_user"), ("pareto", "tokens_per_s_per_chip"), ("xy", "time_s"), ("xy", "workload.batch"),
+         ("heatmap", "workload.batch"), ("heatmap", "workload.context"), ("layers", "workload.batch")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "column"), DRAWN)
+def test_an_empty_column_is_said_by_its_name(kind: str, column: str, file: Path, tmp_path: Path) -> None:
+    points = emptied(file, tmp_path / "empty.csv", column)
+    with pytest.raises(InputError, match=f"empty.csv: column '{column}' is empty"):
+        KINDS[kind]([points], tmp_path / "no.svg")
+    assert not (tmp_path / "no.svg").exists()
+
+
+@pytest.mark.parametrize("kind", ["pareto", "heatmap", "layers", "xy"])
+def test_what_has_no_rate_is_left_out(kind: str, file: Path, tmp_path: Path) -> None:
+    """One plan without a rate: the fronts of the others are drawn."""
+    points = emptied(file, tmp_path / "some.csv", "tokens_per_s_per_user", "tp4")
+    KINDS[kind]([points], tmp_path / "some.svg")
+    if kind == "pareto":
+        assert "tp4" not in {name for crossing in draw_pareto([points], tmp_path / "s.svg") for name in crossing.between}
+
+
+def test_lines_of_cost_need_the_cost_of_every_front(file: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    column, told = "usd_per_million_tokens", []
+    for n, points in enumerate([Points(file), emptied(file, tmp_path / "tp4.csv", column, "tp4"),
+                                emptied(file, tmp_path / "all.csv", column)]):  # fmt: skip
+        draw_pareto([points], tmp_path / f"{n}.svg")
+        told.append("USD/Mtok" in (tmp_path / f"{n}.svg").read_text())
+    assert told == [True, False, False]
+    assert not recwarn.list
+
+
+def test_a_file_without_layers_says_so(file: Path, tmp_path: Path) -> None:
+    with file.open(newline="") as whole:
+        head, *lines = csv.reader(whole)
+    kept = [k for k, name in enumerate(head) if not name.endswith(".bound")]
+    with (tmp_path / "none.csv").open("w", newline="") as whole:
+        csv.writer(whole).writerows([[line[k] for k in kept] for line in [head, *lines]])
+    with pytest.raises(InputError, match=r"none.csv has no columns 'LAYER.time_s' and 'LAYER.bound'"):
+        KINDS["layers"]([Points(tmp_path / "none.csv")], tmp_path / "no.svg")
 
 
 def test_the_front_says_where_plans_change_places(file: Path, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.spec.errors import InputError
 from hwmodel.sweep.read import Points
 
 COLUMNS = (
@@ -49,10 +48,7 @@ def of_points(points: Points, name: str) -> dict[str, Any]:
     """
     known = {column: NAMED.get(column, column) for column in COLUMNS}
     points.load(*known.values(), "tpot_s")
-    rates = points.number(CHIP)
-    if np.isnan(rates).all():
-        raise InputError(f"{points.name}: column '{CHIP}' is empty")
-    best = int(np.nanargmax(rates))
+    best = int(np.nanargmax(points.known(CHIP)))
     row: dict[str, Any] = {column: points.plain(own, best) if own in points.names else None for column, own in known.items()}
     phase = "mixed" if {"tpot_s", "ttft_s"} <= set(points.names) else "decode" if "tpot_s" in points.names else "prefill"
     return row | {"scenario": name, "feasible": True, "phase": phase, "reasons": []}

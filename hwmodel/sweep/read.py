@@ -106,6 +106,19 @@ class Points:
             raise InputError(f"{self.name}: column '{name}' holds words, no numbers")
         return column
 
+    def known(self, name: str) -> Array:
+        """A column of numbers that says something of some point.
+
+        Raises
+        ------
+        InputError
+            As `number`, and when the column is empty.
+        """
+        found = self.number(name)
+        if np.isnan(found).all():
+            raise InputError(f"{self.name}: column '{name}' is empty")
+        return found
+
     def codes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """A column as words: the code of every point, and the word of each code; numbers in short, in rising order."""
         column = self.column(name)
