@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import hwmodel as hw
-from hwmodel.report.sweep import _short, answer
+from hwmodel.report.sweep import answer
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.answer import Answer
 from hwmodel.sweep.drive import run_sweep
+from hwmodel.sweep.names import short
 from hwmodel.sweep.space import space_from
 from hwmodel.terminal import left, show
 
@@ -157,4 +158,4 @@ def test_tables_of_points_are_read_without_cuts(capsys: pytest.CaptureFixture[st
 
 def test_short_names_tell_paths_apart() -> None:
     paths = ["workload.batch", "a.hbm.bandwidth", "b.hbm.bandwidth", "a.sram.bandwidth", "bandwidth"]
-    assert _short(paths) == ["batch", "a.hbm.bandwidth", "b.hbm.bandwidth", "sram.bandwidth", "bandwidth"]
+    assert short(paths) == ["batch", "a.hbm.bandwidth", "b.hbm.bandwidth", "sram.bandwidth", "bandwidth"]

@@ -18,9 +18,9 @@ from hwmodel.optimize.search import Line
 from hwmodel.optimize.space import Choice
 from hwmodel.result import Placed
 from hwmodel.run import again, run
+from hwmodel.sweep.names import CHIP
 from hwmodel.timing import Array, device_array
 
-USER, CHIP, USD = "tokens_per_s_per_user", "tokens_per_s_per_chip", "usd_per_million_tokens"
 FINE = 40
 """Batches of a curve at first, evenly in logarithms."""
 RANGED = 5

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from hwmodel.compare.crossing import crossings
-from hwmodel.compare.curve import CHIP, CLOSE, USD, USER, Curve, Sampled
+from hwmodel.compare.curve import CLOSE, Curve, Sampled
+from hwmodel.sweep.names import CHIP, COST, USER
 from hwmodel.timing import Array
 
 ROUNDS = 8
@@ -41,7 +42,7 @@ def _drawn(every: Sequence[Sampled]) -> int:
 def in_pairs(curves: Sequence[Curve]) -> Changes:
     """Where the cheaper of every two changes; who is too slow to serve has lost."""
     priced = [curve for curve in curves if curve.priced]
-    return [row for pair in combinations(priced, 2) for row in crossovers(pair, (USD,))]
+    return [row for pair in combinations(priced, 2) for row in crossovers(pair, (COST,))]
 
 
 def never(curves: Sequence[Curve], changes: Changes) -> list[str]:
@@ -56,7 +57,7 @@ def never(curves: Sequence[Curve], changes: Changes) -> list[str]:
 def _cheaper(one: Curve, other: Curve) -> str:
     """Both serve down to any interactivity; at the end of one it is decided."""
     at = np.array([min(one.quickest, other.quickest)])
-    gap = float(best(*one.axes(USD), at)[0] - best(*other.axes(USD), at)[0])
+    gap = float(best(*one.axes(COST), at)[0] - best(*other.axes(COST), at)[0])
     ahead, behind = (one, other) if gap >= 0 else (other, one)
     words = "is cheaper than" if gap else "costs as much as"
     return f"{ahead.name} {words} {behind.name} at every interactivity, up to {behind.quickest:.4g} tokens/s/user"
@@ -71,7 +72,7 @@ def best(user: Array, worth: Array, at: Array) -> Array:
     return found
 
 
-def crossovers(curves: Sequence[Curve], measures: Sequence[str] = (CHIP, USD)) -> Changes:
+def crossovers(curves: Sequence[Curve], measures: Sequence[str] = (CHIP, COST)) -> Changes:
     """Where two curves change places on the front of all.
 
     In the range of a crossing, plans of the same chips move to the same end of their ranges, other scenarios' to opposite ones.

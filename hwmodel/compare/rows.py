@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hwmodel.sweep.names import BATCH, CHIP, COST, HIGH, LOW, TIME, USER
 from hwmodel.sweep.read import Points
 
 COLUMNS = (
@@ -15,10 +16,9 @@ COLUMNS = (
     "tokens_per_s_per_user", "tokens_per_s_per_chip", "usd_per_million_tokens", "usd_low", "usd_high", "joules_per_token",
     "bound", "reasons",
 )  # fmt: skip
-NAMED = {"batch": "workload.batch", "step_s": "time_s", "step_low_s": "time_low_s", "step_high_s": "time_high_s"}
+NAMED = {"batch": BATCH, "step_s": TIME, "step_low_s": LOW, "step_high_s": HIGH}
 """Columns that a sweep's file calls otherwise."""
-CHIP = "tokens_per_s_per_chip"
-MEASURES = {"tokens_per_s_per_user": True, CHIP: True, "usd_per_million_tokens": False}
+MEASURES = {USER: True, CHIP: True, COST: False}
 """What one may be ahead in, and whether more is better."""
 
 

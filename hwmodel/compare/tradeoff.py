@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hwmodel.answered import Answered
-from hwmodel.compare.curve import CHIP, PLANNED, USD, Curve, Sampled, grid, planned, rates
+from hwmodel.compare.curve import PLANNED, Curve, Sampled, grid, planned, rates
 from hwmodel.compare.overtaking import SAME, best, crossovers, refined
 from hwmodel.goal import Slo
 from hwmodel.optimize.optimum import prepared
@@ -18,6 +18,7 @@ from hwmodel.result import Placed
 from hwmodel.run import run
 from hwmodel.scenario import Scenario
 from hwmodel.spec.errors import InputError
+from hwmodel.sweep.names import CHIP, COST
 
 COARSE = 16
 """Batches of every plan when the best are chosen, evenly in logarithms."""
@@ -131,5 +132,5 @@ def _shown(curves: Sequence[Curve], foreign: set[str]) -> list[Curve]:
         beside = [np.exp(best(*other.axes(y), user)) for other in curves if other is not curve]
         return not beside or bool((worth > SAME * np.max(beside, axis=0)).any())
 
-    measures = (CHIP, USD) if all(curve.priced for curve in curves) else (CHIP,)
+    measures = (CHIP, COST) if all(curve.priced for curve in curves) else (CHIP,)
     return [each for each in curves if each.own or each.name in foreign or any(ahead(each, y) for y in measures)]

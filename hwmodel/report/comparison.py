@@ -15,6 +15,7 @@ from hwmodel.compare.answer import Comparison
 from hwmodel.compare.rows import MEASURES
 from hwmodel.report.money import usd
 from hwmodel.report.tables import seconds, table
+from hwmodel.sweep.names import BATCH, CHIP, COST, USER
 
 REASONS = 6
 """Of the values where a scenario cannot serve: so many are said."""
@@ -63,9 +64,7 @@ def _changes(rows: Sequence[Mapping[str, Any]], y: str, x: str) -> RenderableTyp
     return _crossovers(f"crossovers of {SHORT.get(y, y)}", rows, SHORT.get(x, x), "ahead")
 
 
-COST = "usd_per_million_tokens"
-SHORT = {"tokens_per_s_per_user": "tokens/s/user", "tokens_per_s_per_chip": "tokens/s/chip", COST: "USD/Mtok",
-         "workload.batch": "batch"}  # fmt: skip
+SHORT = {USER: "tokens/s/user", CHIP: "tokens/s/chip", COST: "USD/Mtok", BATCH: "batch"}  # fmt: skip
 
 
 def _crossovers(title: str, rows: Sequence[Mapping[str, Any]], unit: str, best: str = "cheaper") -> RenderableType:

@@ -9,6 +9,7 @@ from rich.console import Group
 
 from hwmodel.report.tables import table
 from hwmodel.sweep.answer import Answer
+from hwmodel.sweep.names import BOUND, POINT, inputs, short
 
 MOST = 16
 """Points of the front that are printed; the file and the JSON have all."""
@@ -39,29 +40,17 @@ def answer(found: Answer) -> Any:
 
 def _points(title: str, rows: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> Any:
     """Rows of points: number, objectives, what bounds, and of the inputs that differ as many as stand on a line."""
-    inputs = [name for name in rows[0] if name in ("scenario", "plan") or name.split(".")[0] in ("workload", "cluster", "plan")]
-    varied = [name for name in inputs if len({row[name] for row in rows}) > 1]
+    varied = [name for name in inputs(rows[0]) if len({row[name] for row in rows}) > 1]
     varied.sort(key=lambda name: not any(isinstance(row[name], str) for row in rows))  # scenarios, plans and chips first
-    names = ["point", *objectives, "bound", *varied]
-    heads = dict(zip(names, [*names[: 2 + len(objectives)], *_short(varied)], strict=True))
-    cells = {name: [_cell(row[name], whole=name == "point") for row in rows] for name in names}
+    names = [POINT, *objectives, BOUND, *varied]
+    heads = dict(zip(names, [*names[: 2 + len(objectives)], *short(varied)], strict=True))
+    cells = {name: [_cell(row[name], whole=name == POINT) for row in rows] for name in names}
     broken = {name: _broken(head) for name, head in heads.items()}
     wide = {name: max(len(text) for text in (*cells[name], *broken[name].split("\n"))) + 2 for name in names}
     kept = [name for n, name in enumerate(names) if sum(wide[each] for each in names[: n + 1]) <= WIDE]
     left = f"; not shown: {', '.join(heads[name] for name in names if name not in kept)}" if len(kept) < len(names) else ""
     lines = [tuple(cells[name][n] for name in kept) for n in range(len(rows))]
     return table(title + left, tuple(broken[name] for name in kept), lines, 1)
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Of every path as many last parts as tell it from the others."""
-    found = []
-    for name in names:
-        parts = name.split(".")
-        tails = [parts[-many:] for many in range(1, len(parts) + 1)]
-        own = next((tail for tail in tails if sum(each.split(".")[-len(tail) :] == tail for each in names) == 1), parts)
-        found.append(".".join(own))
-    return found
 
 
 def _broken(head: str) -> str:
