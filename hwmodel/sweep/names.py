@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from hwmodel.scenario import ScenarioSpec
 
@@ -17,6 +18,18 @@ OBJECTIVES = (USER, CHIP)
 """Of a front where none are said."""
 ROOTS = frozenset({"scenario", *ScenarioSpec.model_fields})
 """First parts of the paths that an axis may have."""
+
+
+def said(value: Any, *, whole: bool = False) -> str:
+    """A value of a point in short: four digits, thousands with commas; a whole one in full."""
+    if value is None:
+        return "-"
+    if whole or not isinstance(value, int | float) or isinstance(value, bool):
+        return f"{value}"
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if abs(value) >= size:
+            return f"{value / size:.4g}{letter}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def with_range(names: Iterable[str]) -> list[str]:
