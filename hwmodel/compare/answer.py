@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,14 @@ class Comparison(Answered):
     verdicts: tuple[dict[str, Any], ...] = ()
     """Of every two: who is ahead in what, by which factor, and whether beyond their ranges."""
 
+    places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of files of points: what the axes are at the point that stands for the file, by the row's name and by column."""
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel compare --json`` prints it."""
         plain, crossovers = [dict(row) for row in self.rows], [dict(row) for row in self.crossovers]
         return {"columns": list(rows.COLUMNS), "rows": plain, "crossovers": crossovers, "notes": list(self.notes),
+                "places": {name: dict(values) for name, values in self.places.items()},
                 "along": [each.to_dict() for each in self.along],
                 "verdicts": [dict(row) for row in self.verdicts]}  # fmt: skip
 
@@ -65,7 +69,8 @@ def compare(asked: Sequence[Asked], over: Sequence[Along] = ()) -> Comparison:
     if files:
         bands = {row["scenario"]: rates.of_points(files[n]) for n, row in enumerate(plain) if n in files}
         bands |= {plain[n]["scenario"]: rates.of_scenario(step.placed.scenario) for n, step in steps.items()}
-        return Comparison(plain, tuple(rates.crossed(bands)), (), (), verdicts)
+        places = {plain[n]["scenario"]: rows.place(points, plain[n]) for n, points in files.items()}
+        return Comparison(plain, tuple(rates.crossed(bands)), (), (), verdicts, places)
     decoding = {n: step for n, step in steps.items() if step.placed.scenario.workload.phase == "decode"}
     notes = [f"{row['scenario']}: {_CURVELESS}" for n, row in enumerate(plain) if n not in decoding]
     curves = _curves({plain[n]["scenario"]: step for n, step in decoding.items()})

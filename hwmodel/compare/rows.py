@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.sweep.names import BATCH, CHIP, COST, HIGH, LOW, TIME, USER
+from hwmodel.sweep.names import BATCH, CHIP, COST, HIGH, LOW, POINT, TIME, USER, inputs
 from hwmodel.sweep.read import Points
 
 COLUMNS = (
-    "scenario", "feasible", "phase", "chips", "batch", "step_s", "step_low_s", "step_high_s", "tokens_per_s",
+    "scenario", "point", "feasible", "phase", "chips", "batch", "step_s", "step_low_s", "step_high_s", "tokens_per_s",
     "tokens_per_s_per_user", "tokens_per_s_per_chip", "usd_per_million_tokens", "usd_low", "usd_high", "joules_per_token",
     "bound", "reasons",
 )  # fmt: skip
@@ -27,7 +27,7 @@ def of_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
     step, cost = answer["step"], answer.get("cost") or {}
     usd = cost.get("usd_per_million_output_tokens")
     values = (
-        answer["scenario"], answer["feasible"], step["phase"], sum(pool["count"] for pool in answer["asked"]["pools"]),
+        answer["scenario"], None, answer["feasible"], step["phase"], sum(pool["count"] for pool in answer["asked"]["pools"]),
         answer["asked"]["workload"].get("batch", 1), step["time_s"],
         step["time_low_s"], step["time_high_s"], step["tokens_per_s"],
         step["tokens_per_s_per_user"], step[CHIP],
@@ -51,7 +51,16 @@ def of_points(points: Points, name: str) -> dict[str, Any]:
     best = int(np.nanargmax(points.known(CHIP)))
     row: dict[str, Any] = {column: points.plain(own, best) if own in points.names else None for column, own in known.items()}
     phase = "mixed" if {"tpot_s", "ttft_s"} <= set(points.names) else "decode" if "tpot_s" in points.names else "prefill"
-    return row | {"scenario": name, "feasible": True, "phase": phase, "reasons": []}
+    index = int(points.number(POINT)[best])
+    return row | {"scenario": name, "point": index, "feasible": True, "phase": phase, "reasons": []}
+
+
+def place(points: Points, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a sweep's axes have at the point of a row, by column; None where one does not apply."""
+    names = inputs(points.names)
+    points.load(*names)
+    at = int(np.nonzero(points.number(POINT) == row["point"])[0][0])
+    return {name: points.plain(name, at) for name in names}
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
