@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from hwmodel.compare.crossing import crossings
 from hwmodel.figures import LayerBar
 from hwmodel.plot_along import _by_kind, _shares, _texts
 from hwmodel.plot_axes import plain
+from hwmodel.plot_page import CYCLE, GREY
 from hwmodel.plot_serving import draw_percentiles
 from hwmodel.plot_sweep import KINDS, draw_pareto, parts_of, varied
 from hwmodel.spec.errors import InputError
@@ -265,7 +267,34 @@ def test_a_picture_says_which_points_it_shows(tmp_path: Path, file: Path) -> Non
 
 
 def test_latencies_are_written_with_units(tmp_path: Path) -> None:
-    draw_percentiles({"TTFT": np.linspace(0.02, 1.5, 50), "TPOT": np.linspace(0.007, 0.04, 50)}, tmp_path / "p.svg", "t")
+    columns = {"ttft_s": np.linspace(0.02, 1.5, 50), "tpot_s": np.linspace(0.007, 0.04, 50), "class": np.array(["all"] * 50)}
+    draw_percentiles(columns, ["ttft_s", "tpot_s"], {}, tmp_path / "p.svg", "t")
     drawn = (tmp_path / "p.svg").read_text()
     assert all(f"<!-- {tick} -->" in drawn for tick in ("50 ms", "1 s", "10 ms", "30 ms"))
     assert "10^" not in drawn
+    assert "target" not in drawn
+
+
+def lines_at(path: Path) -> list[tuple[str, str]]:
+    """(colour, dashes) of the lines of a picture that run level from side to side."""
+    found = re.findall(r'<path d="M ([\d.]+) ([\d.]+) \nL ([\d.]+) \2 \n" clip-path[^>]*style="([^"]*)"', path.read_text())
+    styles = [dict(part.split(": ") for part in style.split("; ")) for *_, style in found]
+    return [(style["stroke"], style["stroke-dasharray"]) for style in styles if "stroke-dasharray" in style]
+
+
+def test_every_class_has_its_line_and_its_target(tmp_path: Path) -> None:
+    """Of three classes two have targets of their own for the first token, all one for the others, two one for the whole."""
+    kinds = np.repeat(["chat", "code", "bulk"], [30, 20, 10])
+    columns = {name: np.linspace(0.02, 1.5, 60) for name in ("ttft_s", "tpot_s", "e2e_s")} | {"class": kinds}
+    slos = {"chat": {"ttft_s": 0.5, "tpot_s": 0.2, "e2e_s": 1.2}, "code": {"ttft_s": 1.0, "tpot_s": 0.2, "e2e_s": 1.2},
+            "bulk": {"tpot_s": 0.2}}  # fmt: skip
+    draw_percentiles(columns, ["ttft_s", "tpot_s", "e2e_s"], slos, tmp_path / "p.svg", "t")
+    drawn = (tmp_path / "p.svg").read_text()
+    assert [drawn.count(f"<!-- {name} -->") for name in ("chat", "code", "bulk", "targets", "target")] == [3, 3, 3, 2, 1]
+    chat, code, grey = (colour.lower() for colour in (*CYCLE[:2], GREY))
+    found = lines_at(tmp_path / "p.svg")
+    assert [colour for colour, _ in found] == [chat, code, grey, chat, code]
+    whole = [[float(part) for part in dashes.split(",")] for _, dashes in found]
+    assert whole[0][0] / whole[0][1] == whole[2][0] / whole[2][1] == pytest.approx(4 / 3)
+    assert whole[3] == whole[4]
+    assert whole[3][0] / whole[3][1] == pytest.approx(4 / 10)  # in turn
