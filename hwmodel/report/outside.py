@@ -23,7 +23,7 @@ def outside_answer(found: Outside, name: str) -> RenderableType:
     if found.places:
         rows = [
             (each.near, seconds(each.bring_s), seconds(each.compute_s),
-             "-" if each.crossing_tokens is None else f"{each.crossing_tokens:,.3g}", f"{each.brought} of {asked}",
+             _tokens(each.crossing_tokens), f"{each.brought} of {asked}",
              seconds(each.one_by_one_s), seconds(each.side_by_side_s))
             for each in found.places
         ]  # fmt: skip
@@ -32,3 +32,7 @@ def outside_answer(found: Outside, name: str) -> RenderableType:
     else:
         parts.append(Text("no other pool that a link joins to the first one could hold them", style="dim"))
     return Group(*parts)
+
+
+def _tokens(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
