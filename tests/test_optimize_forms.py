@@ -7,10 +7,13 @@ from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
+import provisioning as pools
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from provisioning import Stage
 from scipy.optimize import linprog
+from test_schedule import ping_pong
 
 from hwmodel.hardware import load_chip, with_number
 from hwmodel.kernels.routing import distinct_experts
@@ -19,11 +22,10 @@ from hwmodel.lower.decoder import Formats
 from hwmodel.model.dtypes import fmt
 from hwmodel.model.load import load_model
 from hwmodel.optimize import caches, knee, offload, racks
-from hwmodel.optimize import provisioning as pools
 from hwmodel.optimize.offload import Device, Link, Offloaded
-from hwmodel.optimize.provisioning import Stage
 from hwmodel.routing import Routing, zipf
 from hwmodel.spec.errors import InputError
+from hwmodel.timeline import periods
 
 
 # --- attention devices per FFN device (theory.md 1.3; arXiv 2601.21351) ----------------------------------------------
@@ -60,6 +62,21 @@ def test_whole_ratios_and_pools_equal_brute_force(attention: int, stages: list[S
 def test_pool_ratio_without_transfers_is_the_larger_of_two(attention: int, slope: int, fixed: int) -> None:
     expected = max((attention - fixed) / slope, (fixed / slope) ** 0.5)
     assert pools.best_ratio(attention, [Stage(slope, fixed)]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("attention", "slope", "fixed"), [(340, 20, 20), (150, 10, 160), (97, 3, 40)])
+@pytest.mark.parametrize("wire", [0, 30])
+def test_the_scheduler_finds_the_ratio_of_the_form(attention: int, slope: int, fixed: int, wire: int) -> None:
+    """Four micro-batches hide transfers behind work: a layer takes as long as the slower side, at every whole ratio."""
+
+    def rate(ratio: int) -> float:
+        plan = ping_pong(4, attention, slope * ratio + fixed, wire, layers=20)
+        return ratio / ((ratio + 1) * periods(*plan.program())[1] / (4 * 20))
+
+    rates, stages = {ratio: rate(ratio) for ratio in range(1, 41)}, [Stage(slope, fixed)]
+    for ratio, found in rates.items():
+        assert found == pytest.approx(pools.throughput(ratio, 1.0, attention, stages), rel=1e-9)
+    assert max(rates, key=lambda ratio: rates[ratio]) == pools.best_whole_ratio(attention, stages, 40)
 
 
 def test_a_slow_transfer_lowers_the_ratio() -> None:
