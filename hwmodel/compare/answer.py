@@ -33,7 +33,7 @@ class Comparison(Answered):
     """Of every two: who is ahead in what, by which factor, and whether beyond their ranges."""
 
     places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of files of points: what the axes are at the point that stands for the file, by the row's name and by column."""
+    """Of files of points: which point stands for the file, and what the axes are there, by the row's name and by column."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel compare --json`` prints it."""
@@ -69,7 +69,7 @@ def compare(asked: Sequence[Asked], over: Sequence[Along] = ()) -> Comparison:
     if files:
         bands = {row["scenario"]: rates.of_points(files[n]) for n, row in enumerate(plain) if n in files}
         bands |= {plain[n]["scenario"]: rates.of_scenario(step.placed.scenario) for n, step in steps.items()}
-        places = {plain[n]["scenario"]: rows.place(points, plain[n]) for n, points in files.items()}
+        places = {plain[n]["scenario"]: rows.place(points) for n, points in files.items()}
         return Comparison(plain, tuple(rates.crossed(bands)), (), (), verdicts, places)
     decoding = {n: step for n, step in steps.items() if step.placed.scenario.workload.phase == "decode"}
     notes = [f"{row['scenario']}: {_CURVELESS}" for n, row in enumerate(plain) if n not in decoding]

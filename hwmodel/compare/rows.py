@@ -12,7 +12,7 @@ from hwmodel.sweep.names import BATCH, CHIP, COST, HIGH, LOW, POINT, TIME, USER,
 from hwmodel.sweep.read import Points
 
 COLUMNS = (
-    "scenario", "point", "feasible", "phase", "chips", "batch", "step_s", "step_low_s", "step_high_s", "tokens_per_s",
+    "scenario", "feasible", "phase", "chips", "batch", "step_s", "step_low_s", "step_high_s", "tokens_per_s",
     "tokens_per_s_per_user", "tokens_per_s_per_chip", "usd_per_million_tokens", "usd_low", "usd_high", "joules_per_token",
     "bound", "reasons",
 )  # fmt: skip
@@ -27,7 +27,7 @@ def of_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
     step, cost = answer["step"], answer.get("cost") or {}
     usd = cost.get("usd_per_million_output_tokens")
     values = (
-        answer["scenario"], None, answer["feasible"], step["phase"], sum(pool["count"] for pool in answer["asked"]["pools"]),
+        answer["scenario"], answer["feasible"], step["phase"], sum(pool["count"] for pool in answer["asked"]["pools"]),
         answer["asked"]["workload"].get("batch", 1), step["time_s"],
         step["time_low_s"], step["time_high_s"], step["tokens_per_s"],
         step["tokens_per_s_per_user"], step[CHIP],
@@ -48,19 +48,22 @@ def of_points(points: Points, name: str) -> dict[str, Any]:
     """
     known = {column: NAMED.get(column, column) for column in COLUMNS}
     points.load(*known.values(), "tpot_s")
-    best = int(np.nanargmax(points.known(CHIP)))
+    best = _best(points)
     row: dict[str, Any] = {column: points.plain(own, best) if own in points.names else None for column, own in known.items()}
     phase = "mixed" if {"tpot_s", "ttft_s"} <= set(points.names) else "decode" if "tpot_s" in points.names else "prefill"
-    index = int(points.number(POINT)[best])
-    return row | {"scenario": name, "point": index, "feasible": True, "phase": phase, "reasons": []}
+    return row | {"scenario": name, "feasible": True, "phase": phase, "reasons": []}
 
 
-def place(points: Points, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that a sweep's axes have at the point of a row, by column; None where one does not apply."""
+def place(points: Points) -> dict[str, Any]:
+    """Which point the row of a file is, and the values that the sweep's axes have there; None where one does not apply."""
     names = inputs(points.names)
     points.load(*names)
-    at = int(np.nonzero(points.number(POINT) == row["point"])[0][0])
-    return {name: points.plain(name, at) for name in names}
+    best = _best(points)
+    return {POINT: int(points.number(POINT)[best])} | {name: points.plain(name, best) for name in names}
+
+
+def _best(points: Points) -> int:
+    return int(np.nanargmax(points.known(CHIP)))
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -47,9 +47,10 @@ def comparison(found: Comparison) -> RenderableType:
 
 def _place(row: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Which of a file's points a row is."""
-    heads = zip(short([*values]), values.values(), strict=True)
+    point, *axes = values
+    heads = zip(short(axes), (values[name] for name in axes), strict=True)
     said_ = ", ".join(f"{head} {said(value)}" for head, value in heads if value is not None)
-    return f"{row['scenario']}: point {row['point']}, most tokens/s/chip of the file" + (f"; {said_}" if said_ else "")
+    return f"{row['scenario']}: point {values[point]}, most tokens/s/chip of the file" + (f"; {said_}" if said_ else "")
 
 
 def _verdicts(found: Comparison) -> RenderableType:
