@@ -139,11 +139,12 @@ def _share(text: str) -> float:
 def _write(found: Answer, told: dict[str, Any], out: Path) -> None:
     import json
 
-    from hwmodel.report.files import csv_text
+    from hwmodel.report.files import write_csv
     from hwmodel.serve.result import rows
 
     (out / "simulate.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    (out / "requests.csv").write_text(csv_text(rows(found)), encoding="utf-8")
+    with (out / "requests.csv").open("w", encoding="utf-8") as file:
+        write_csv(rows(found), file)
     names = ["simulate.json", "requests.csv"]
     if found.run.finished.any():
         names += _draw(found, out)

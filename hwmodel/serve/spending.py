@@ -11,7 +11,7 @@ from hwmodel.economics.step import Cost, rented
 from hwmodel.kernels import serving_columns as c
 from hwmodel.run import run as run_step
 from hwmodel.serve.engine import Run
-from hwmodel.serve.metrics import makespan_s
+from hwmodel.serve.metrics import finished_tokens, makespan_s
 from hwmodel.serve.simulate import Answer, Kind
 from hwmodel.spec.number import Number
 
@@ -65,7 +65,7 @@ def spent(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, s
     the rest of the time it computes, and idle power else.
     """
     run = answer.run
-    span, tokens = makespan_s(run), int(run.req[run.finished, c.OUTPUT].sum())
+    span, tokens = makespan_s(run), finished_tokens(run)
     hourly = busy_usd = joules = 0.0
     known = True
     for index, (group, kind) in enumerate(zip(run.fleet.groups, answer.kinds, strict=True)):

@@ -14,8 +14,9 @@ from pydantic import Field, model_validator
 from hwmodel.model.block import Count, Size
 from hwmodel.serve.readers.closed import Call, closed_loop
 from hwmodel.serve.readers.gather import open_loop
-from hwmodel.serve.readers.prefix import rebuilt
+from hwmodel.serve.readers.prefix import begun
 from hwmodel.serve.requests import Array, Ints, Requests
+from hwmodel.serve.scratch import column, filled, parts, same
 from hwmodel.serve.trace import Trace
 from hwmodel.spec.schema import PerSecond, Seconds, Spec
 
@@ -137,20 +138,26 @@ def generate(spec: Synthetic) -> Trace:
         tiers = ("agent", "sub-agent") if spec.agents.sub_agents else ("agent",)
         return closed_loop(calls, spec.block, source, tiers, shared=spec.shared)
     n = len(arrival)
-    prompt, output = spec.prompt.draw(what, n) + spec.shared, spec.output.draw(what, n)
-    none = np.full(n, -1, np.int64)
-    starts, blocks = np.zeros(n + 1, np.int64), np.empty(0, np.int64)
+    prompt = filled(n, lambda part: spec.prompt.draw(what, part.stop - part.start) + spec.shared, dtype=np.int64)
+    output = filled(n, lambda part: spec.output.draw(what, part.stop - part.start), dtype=np.int64)
+    starts, blocks = same(0, n + 1), np.empty(0, np.int64)
     if spec.shared:
-        starts, blocks = rebuilt(prompt, np.zeros_like(prompt), np.arange(n), none, spec.block, spec.shared)
-    return open_loop(arrival, prompt=prompt, output=output, session=none, tier=np.zeros(n, np.int64), starts=starts,
+        starts, blocks = begun(prompt, spec.block, spec.shared)
+    return open_loop(arrival, prompt=prompt, output=output, session=same(-1, n), tier=same(0, n), starts=starts,
                      blocks=blocks, block_tokens=spec.block, source=source)  # fmt: skip
 
 
 def arrivals(rng: np.random.Generator, count: int, rate_per_s: float, cv: float = 1.0) -> Array:
     """(count,) s: arrivals of a renewal process with Gamma times between them, from the first at 0."""
-    shape = cv**-2
-    gaps = rng.gamma(shape, 1 / shape, count)
-    return np.asarray((np.cumsum(gaps) - gaps[:1]) / rate_per_s)
+    shape, found = cv**-2, column(count)
+    first = last = 0.0
+    for part in parts(count, found):
+        gaps = rng.gamma(shape, 1 / shape, part.stop - part.start)
+        first = first or float(gaps[0])
+        gaps[0] += last
+        times = np.cumsum(gaps)
+        found[part], last = (times - first) / rate_per_s, float(times[-1])
+    return found
 
 
 def started(trace: Trace, sessions_per_s: float, seed: int = 0, cv: float = 1.0) -> Trace:

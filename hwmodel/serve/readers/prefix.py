@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hwmodel.serve.requests import Ints
+from hwmodel.serve.scratch import column, parts
+
+FEW = 1 << 10
+"""Requests whose blocks are worked on at a time."""
 
 
 def rebuilt(prompt: Ints, cached: Ints, session: Ints, chain: Ints, block_tokens: int, shared: int = 0) -> tuple[Ints, Ints]:
@@ -48,6 +52,25 @@ def rebuilt(prompt: Ints, cached: Ints, session: Ints, chain: Ints, block_tokens
         blocks[begin + count : end] = np.arange(fresh, fresh + end - begin - count)
         fresh += int(end - begin - count)
         calls.append(i)
+    return starts, blocks
+
+
+def begun(prompt: Ints, block_tokens: int, shared: int) -> tuple[Ints, Ints]:
+    """The same of calls that have nothing in common but the `shared` tokens that they begin with."""
+    n = len(prompt)
+    starts = column(n + 1, np.int64)
+    total = longest = 0
+    for part in parts(n, starts, prompt):
+        starts[part.start + 1 : part.stop + 1] = total + np.cumsum(-(-prompt[part] // block_tokens))
+        total, longest = int(starts[part.stop]), max(longest, int(prompt[part].max()))
+    common = fresh = min(shared, longest) // block_tokens
+    blocks = column(total, np.int64)
+    for part in parts(n, starts, prompt, blocks, rows=FEW):
+        begin, sizes = starts[part], np.diff(starts[part.start : part.stop + 1])
+        place = np.arange(begin[0], starts[part.stop]) - np.repeat(begin, sizes)
+        own = place >= np.repeat(np.minimum(common, prompt[part] // block_tokens), sizes)
+        blocks[begin[0] : starts[part.stop]] = np.where(own, fresh + np.cumsum(own) - 1, place)
+        fresh += int(own.sum())
     return starts, blocks
 
 
