@@ -25,6 +25,8 @@ ROLES = {"mixed": c.MIXED, "prefill": c.PREFILL_ONLY, "decode": c.DECODE_ONLY}
 ROUTING = {"round_robin": c.ROUND_ROBIN, "least_loaded": c.LEAST_LOADED, "prefix": c.PREFIX_AWARE}
 SERIES = 4096
 """Most rows of the time series, an even number."""
+UNITS_SMALL = 1 << 26
+"""Bytes of the state of all units of the prefix cache up to which it is ordinary memory: it is used here and there, not once."""
 REASONS = {
     c.TOO_LONG: "does not fit the KV cache even alone",
     c.OVER_BUDGET: "prompt longer than the tokens of an iteration, and prompts are not cut",
@@ -257,12 +259,12 @@ def _whole(values: Ints) -> Ints:
 
 def _cache(members: int, tiers: int, ids: int, lists: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Units of prompts by tier, none of them there, and when each was last used."""
-    cache = column((4, members, tiers, ids + lists), np.int32)
+    cache = column((4, members, tiers, ids + lists), np.int32, UNITS_SMALL)
     for part in parts(ids, cache):
         cache[..., part] = -1
     cache[..., ids:] = -1
     cache[[c.OLDER, c.NEWER], :, :, ids:] = np.arange(ids, ids + lists)
-    return cache, column(cache.shape[1:], np.float32)
+    return cache, column(cache.shape[1:], np.float32, UNITS_SMALL)
 
 
 def _order(requests: Requests) -> dict[str, Ints | Array]:

@@ -27,11 +27,11 @@ CHUNK = 1 << 16
 """Rows that are worked on at a time."""
 
 
-def column(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> Anys:
-    """Zeros of a shape."""
+def column(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64, small: int = 0) -> Anys:
+    """Zeros of a shape; `small`, where it is more than `SMALL`, stands in its place."""
     kind = np.dtype(dtype)
     size = math.prod((shape,) if isinstance(shape, int) else shape) * kind.itemsize
-    if size <= SMALL:
+    if size <= max(small, SMALL):
         return np.zeros(shape, kind)
     try:
         with tempfile.TemporaryFile(prefix="hwmodel-") as file:
@@ -93,8 +93,9 @@ def release(*columns: Anys | None) -> None:
             base.madvise(mmap.MADV_DONTNEED)
 
 
-def parts(count: int, *columns: Anys | None, rows: int = CHUNK) -> Iterator[slice]:
-    """Slices of so many `rows`, in order; after each one the columns' pages are released."""
+def parts(count: int, *columns: Anys | None, rows: int = 0) -> Iterator[slice]:
+    """Slices of so many `rows`, else of `CHUNK`, in order; after each one the columns' pages are released."""
+    rows = rows or CHUNK
     for start in range(0, count, rows):
         yield slice(start, min(start + rows, count))
         if count > CHUNK:
