@@ -1,8 +1,9 @@
-"""Long traces: columns in files, sums and percentiles part by part, slots for those that are there; the same numbers as ever."""
+"""Long traces: columns in files, percentiles part by part, slots for those that are there; the same numbers as ever."""
 
 from __future__ import annotations
 
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from serving_cases import fleet, proportional, requests
 from test_serve_fuzz import fleets, same, workloads
 
 from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.serving_follow import followers
 from hwmodel.serve import engine, metrics, scratch, selection
 from hwmodel.serve.engine import Fleet, Run, simulate
 from hwmodel.serve.readers.gather import chained, dense
 from hwmodel.serve.readers.prefix import begun, rebuilt
+from hwmodel.serve.readers.table import Table, grouped, picked
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.synthetic import Synthetic, generate
 from hwmodel.spec.errors import InputError
@@ -132,7 +135,11 @@ def test_as_many_slots_as_requests_were_there_at_once(work: Requests, made: Flee
 def test_latencies_are_those_of_the_columns(work: Requests, made: Fleet) -> None:
     run = in_parts(work, made)
     done = run.finished
-    for name, first, last in (("ttft_s", c.ARRIVAL, c.FIRST), ("e2e_s", c.ARRIVAL, c.FINISH), ("queue_s", c.ARRIVAL, c.SCHEDULED)):
+    for name, first, last in (
+        ("ttft_s", c.ARRIVAL, c.FIRST),
+        ("e2e_s", c.ARRIVAL, c.FINISH),
+        ("queue_s", c.ARRIVAL, c.SCHEDULED),
+    ):
         wanted = (run.when[:, last] - run.when[:, first])[done]
         np.testing.assert_array_equal(metrics.finite(run, name), wanted)
         found = metrics.quantiles(metrics.finite(run, name))
@@ -156,7 +163,14 @@ def test_a_request_that_comes_when_another_one_ends_takes_its_slot() -> None:
 # --- workloads --------------------------------------------------------------------------------------------------------
 def poisson(**more: Any) -> Synthetic:
     return Synthetic.model_validate(
-        {"kind": "poisson", "rate": "5 /s", "requests": 1000, "prompt": {"mean": 300, "sigma": 1}, "output": {"mean": 20}, **more}
+        {
+            "kind": "poisson",
+            "rate": "5 /s",
+            "requests": 1000,
+            "prompt": {"mean": 300, "sigma": 1},
+            "output": {"mean": 20},
+            **more,
+        }
     )
 
 
@@ -176,38 +190,54 @@ def test_a_workload_made_in_parts_is_the_workload(more: dict[str, Any], monkeypa
 def test_prompts_with_a_beginning_in_common_are_those_of_sessions_of_one_call(n: int, shared: int, seed: int) -> None:
     prompt = np.random.default_rng(seed).integers(1, 300, n)
     none = np.full(n, -1)
-    for found, wanted in zip(begun(prompt, 16, shared), rebuilt(prompt, 0 * prompt, np.arange(n), none, 16, shared), strict=True):
+    for found, wanted in zip(
+        begun(prompt, 16, shared), rebuilt(prompt, 0 * prompt, np.arange(n), none, 16, shared), strict=True
+    ):
         np.testing.assert_array_equal(found, wanted)
 
 
 @EVERY
-@given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([1, 3, 1000]))
-def test_ids_of_blocks_stand_for_what_they_begin(n: int, seed: int, hashed: bool, few: int) -> None:
-    """Against a dictionary of whole prefixes; ranks against numpy's."""
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 1000]), st.sampled_from([1, 10**12]))
+def test_ids_of_blocks_stand_for_all_that_they_begin_with(n: int, seed: int, few: int, spread: int) -> None:
+    """Against the prefixes themselves; ranks against numpy's, of ids counted through and of hashes far apart."""
     rng = np.random.default_rng(seed)
-    sizes = rng.integers(0, 5, n)
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    given_ids = rng.integers(0, 4, starts[-1])
-    if hashed:
-        given_ids = np.array([hash(tuple(given_ids[a : i + 1])) for a, b in zip(starts, starts[1:], strict=False)
-                              for i in range(a, b)], np.int64)  # fmt: skip
+    starts = np.concatenate(([0], np.cumsum(rng.integers(0, 5, n))))
+    content = rng.integers(0, 4, starts[-1]) * spread
+    prefixes = [tuple(content[a : i + 1].tolist()) for a, b in pairwise(starts) for i in range(a, b)]
+    if not prefixes:
+        return
+    hashes = np.unique([repr(prefix) for prefix in prefixes], return_inverse=True)[1] * spread
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hwmodel.serve.readers.gather.MERGED", few)
         patch.setattr("hwmodel.serve.readers.gather.FEW", few)
-        ids = dense(given_ids)
-        found = chained(starts, ids)
-    np.testing.assert_array_equal(ids, np.unique(given_ids, return_inverse=True)[1])
-    prefixes = [tuple(given_ids[a : i + 1]) for a, b in zip(starts, starts[1:], strict=False) for i in range(a, b)]
-    for one, first in enumerate(prefixes):
-        for two, second in enumerate(prefixes[: one + 1]):
-            if not hashed:
-                alike = len(set(map(len, (first, second)))) == 1 and first == second
-                assert (found[one] == found[two]) == alike or (alike is False and unchained(starts, ids))
-            elif first == second:
-                assert found[one] == found[two]
+        of_content, of_prefix = chained(starts, dense(content)), chained(starts, dense(hashes))
+        np.testing.assert_array_equal(dense(content), np.unique(content, return_inverse=True)[1])
+    np.testing.assert_array_equal(of_prefix, np.unique(hashes, return_inverse=True)[1])
+    follows = {(int(content[i]), int(content[i - 1]) if i > a else -1) for a, b in pairwise(starts) for i in range(a, b)}
+    if len(follows) > len({one for one, _ in follows}):  # else the content could be hashes of prefixes, and is taken for it
+        for found, prefix in zip(of_content, prefixes, strict=True):
+            assert [prefix == other for other in prefixes] == (of_content == found).tolist()
 
 
-def unchained(starts: np.ndarray, ids: np.ndarray) -> bool:
-    """Whether each id follows always the same one, so that it stands for a prefix as it is."""
-    before = {(int(ids[i]), int(ids[i - 1]) if i > a else -1) for a, b in zip(starts, starts[1:], strict=False) for i in range(a, b)}
-    return len(before) == len({one for one, _ in before})
+@EVERY
+@given(st.lists(st.integers(0, 6), max_size=60))
+def test_rows_come_back_group_by_group(numbers: list[int]) -> None:
+    known = {number: i for i, number in enumerate(dict.fromkeys(numbers))}
+    number = np.array([known[one] for one in numbers], np.int64)
+    table = Table(group="q", value="d")
+    for i, one in enumerate(number.tolist()):
+        table.add(one, i / 2)
+    found = [list(picked(table.columns(), which)) for which in grouped(number)]
+    assert found == [[(i / 2,) for i in range(len(numbers)) if number[i] == group] for group in range(len(known))]
+
+
+@EVERY
+@given(st.integers(1, 60), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 1.0]))
+def test_followers_are_those_that_wait(n: int, seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    after = np.where(rng.random(n) < share, rng.integers(-1, np.maximum(1, np.arange(n))), -1)
+    after[0] = -1
+    follow = np.zeros(n + 1 + int((after >= 0).sum()), np.int64)
+    followers(after, follow)
+    found = [follow[follow[r] : follow[r + 1]].tolist() for r in range(n)]
+    assert found == [np.flatnonzero(after == r).tolist() for r in range(n)]

@@ -138,9 +138,10 @@ BINS_PER_OCTAVE, OCTAVES = 128, 40
 TOTAL_GAP_S, LONGEST_GAP_S, GAPS, NEXT_ENTRY, CLOCK, BACKWARDS = 0, 1, 2, 3, 4, 5
 """Totals of a run: gaps between tokens (sum, longest, number); whose turn it is; time of the last event, and how often the
 clock went back (never)."""
-SERIES, SPACING_S, ROW_BEGUN = 6, 7, 8
-"""Rows of the time series; how long (s) each is at least; when the one that is open began, -1 before the first event."""
-N_TOTAL = 9
+SERIES, SPACING_S, ROW_BEGUN, FULLEST, FULLEST_S = 6, 7, 8, 9, 10
+"""Rows of the time series; how long (s) each is at least; when the one that is open began, -1 before the first event; the most
+requests that were there at once, and when they first were (s)."""
+N_TOTAL = 11
 
 OPENED, ARRIVED, ON_WAY, RUNNING_NOW, ITERATED, FREE_SLOTS, USED_SLOTS, HOLDING = 0, 1, 2, 3, 4, 5, 6, 7
 """Counts of a run: requests that have arrived by themselves, and all that have; those on their way (`soon`); instances that

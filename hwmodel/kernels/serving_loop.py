@@ -34,6 +34,8 @@ def arrive(s: Serving, number: int, now: float, routing: int, pairs: bool) -> in
         go_out(s, r)
         return -1
     s.noted[s.inst.shape[0], c.INSIDE] += 1.0
+    if s.noted[s.inst.shape[0], c.INSIDE] > s.total[c.FULLEST]:
+        s.total[c.FULLEST], s.total[c.FULLEST_S] = s.noted[s.inst.shape[0], c.INSIDE], now
     s.req[r, c.AT] = k
     s.req[r, c.GOAL] = 1 if s.inst[k, c.ROLE] == c.PREFILL_ONLY else s.req[r, c.OUTPUT]
     s.inst[k, c.LIVE] += 1

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_follow import followers
 from hwmodel.kernels.serving_loop import serve
 from hwmodel.serve.kv import LEAST_RECENT, POLICIES, Eviction, Tier
 from hwmodel.serve.requests import Requests
@@ -26,7 +27,7 @@ ROUTING = {"round_robin": c.ROUND_ROBIN, "least_loaded": c.LEAST_LOADED, "prefix
 SERIES = 4096
 """Most rows of the time series, an even number."""
 UNITS_SMALL = 1 << 26
-"""Bytes of the state of all units of the prefix cache up to which it is ordinary memory: it is used here and there, not once."""
+"""Bytes of the state of all units of the prefix cache up to which it is ordinary memory: it is used all over, and often."""
 REASONS = {
     c.TOO_LONG: "does not fit the KV cache even alone",
     c.OVER_BUDGET: "prompt longer than the tokens of an iteration, and prompts are not cut",
@@ -269,17 +270,15 @@ def _cache(members: int, tiers: int, ids: int, lists: int) -> tuple[NDArray[np.i
 
 def _order(requests: Requests) -> dict[str, Ints | Array]:
     """Which requests arrive by themselves, in order, and who waits for whom; nothing where that is all of them as they are."""
-    n, waits = len(requests), requests.waits
-    arrival = requests.arrival_s
-    if not len(waits) and all((np.diff(arrival[p.start : p.stop + 1]) >= 0).all() for p in parts(n, arrival)):
+    n, arrival, after = len(requests), requests.arrival_s, requests.after
+    waiting = sum(int((after[part] >= 0).sum()) for part in parts(n, after))
+    if not waiting and all((np.diff(arrival[p.start : p.stop + 1]) >= 0).all() for p in parts(n, arrival)):
         return {}
-    open_ = np.flatnonzero(requests.after < 0)
+    open_ = np.concatenate([part.start + np.flatnonzero(after[part] < 0) for part in parts(n, after)])
     found: dict[str, Ints | Array] = {"opening": open_[np.argsort(arrival[open_], kind="stable")]}
-    if len(waits):
-        counts = np.bincount(requests.after[waits], minlength=n)
-        starts = n + 1 + np.concatenate([[0], np.cumsum(counts)])
-        found["follow"] = _whole(np.concatenate([starts, waits[np.argsort(requests.after[waits], kind="stable")]]))
-        found["gap_s"] = np.ascontiguousarray(requests.gap_s, np.float64)
+    if waiting:
+        found["follow"], found["gap_s"] = column(n + 1 + waiting, np.int64), np.ascontiguousarray(requests.gap_s, np.float64)
+        followers(_whole(after), found["follow"])
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -226,8 +226,23 @@ def warnings(answer: Answer) -> list[str]:
         found.append(f"{beyond} of {len(sizes)} requests are longer than the {model.max_context:,} tokens that {model.name} "
                      "was made for: an engine would reject or cut them; here they are served whole")  # fmt: skip
     if answer.found is not None and not answer.found["met"]:
-        found.append(f"no size that was tried makes {100 * answer.found['share']:.4g} % of the requests good")
+        found.append(_unmet(answer.found))
+    unused = [kind.name for kind in answer.kinds if float(kind.scenario.economics.utilisation) != 1]
+    if unused:
+        found.append(f"{', '.join(unused)}: economics.utilisation is not used here: the run itself says when chips wait, and "
+                     "all of its time is paid for")  # fmt: skip
     return list(dict.fromkeys(found))
+
+
+def _unmet(searched: Mapping[str, Any]) -> str:
+    """That a search found nothing, and how far it looked."""
+    wanted = f"{100 * searched['share']:.4g} % of the requests good"
+    if searched["what"] != "rate":
+        return f"no size that was tried makes {wanted}"
+    return (
+        f"no rate makes {wanted}: even at {searched['rate_scale']:.2g} times the rate, where requests hardly ever meet, "
+        f"{searched['goodput_share']:.1%} are; the targets are below what one request alone takes, see the physical floor"
+    )
 
 
 def rows(answer: Answer) -> Iterator[dict[str, Any]]:

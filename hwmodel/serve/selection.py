@@ -54,6 +54,13 @@ def percentiles(values: Array, asked: Sequence[float]) -> Array:
     return np.asarray(np.where(share < 0.5, first + step * share, second - step * (1 - share)))
 
 
+def median(values: Array) -> float:
+    """The middle one, or half of the sum of the two in the middle."""
+    middle = np.array([(len(values) - 1) // 2, len(values) // 2])
+    found = ranked(values, middle)
+    return sum(found[int(rank)] for rank in middle) / 2
+
+
 def ranked(values: Array, ranks: NDArray[np.int64]) -> dict[int, float]:
     """What stands at places of the sorted column; values of numbers, none NaN.
 

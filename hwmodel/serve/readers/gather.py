@@ -18,7 +18,7 @@ from hwmodel.serve.scratch import CHUNK, Growing, column, filled, parts, release
 from hwmodel.serve.trace import Trace
 
 COLUMNS = ("prompt", "output", "session", "tier")
-MERGED = 1 << 22
+MERGED = 1 << 20
 """Ids that are sorted at once."""
 
 
@@ -108,7 +108,21 @@ def picked(starts: Ints, blocks: Ints, order: Ints) -> tuple[Ints, Ints]:
 
 
 def dense(ids: Ints) -> Ints:
-    """(n,) the rank of every id among those that there are; memory grows with these alone."""
+    """(n,) the rank of every id among those that there are.
+
+    Ids that are counted through (no more than four times as many as blocks) are marked in a column; of others, hashes, those
+    that there are stand in memory, sorted.
+    """
+    pieces = [(int(ids[part].min()), int(ids[part].max())) for part in parts(len(ids), ids)]
+    low, high = min(piece[0] for piece in pieces), max(piece[1] for piece in pieces)
+    if high - low < 4 * len(ids):
+        rank, total = column(high - low + 1, np.int64), 0
+        for part in parts(len(ids), ids, rank):
+            rank[ids[part] - low] = 1
+        for part in parts(len(rank), rank):
+            rank[part] = np.cumsum(rank[part]) + total
+            total = int(rank[part.stop - 1])
+        return filled(len(ids), lambda part: rank[ids[part] - low] - 1, ids, rank, dtype=np.int64)
     known = np.empty(0, np.int64)
     for start in range(0, len(ids), MERGED):
         known = np.union1d(known, ids[start : start + MERGED])
@@ -124,16 +138,17 @@ def chained(starts: Ints, ids: Ints) -> Ints:
     """
     if not len(ids):
         return ids
-    usual = np.full(int(ids.max()) + 1, -2, np.int64)
+    most = max(int(ids[part].max()) for part in parts(len(ids), ids))
+    usual = column(most + 1, np.int64)  # the one before each, plus 2; 0: none yet
     alike = True
-    for part in parts(len(starts) - 1, starts, ids, rows=FEW):
+    for part in parts(len(starts) - 1, starts, ids, usual, rows=FEW):
         begin, end = int(starts[part.start]), int(starts[part.stop])
         own = ids[begin:end]
         before = np.concatenate(([-1], own[:-1]))[: len(own)]
         first = starts[part] - begin
         before[first[first < starts[part.start + 1 : part.stop + 1] - begin]] = -1
-        usual[own] = np.where(usual[own] == -2, before, usual[own])
-        alike = alike and bool((usual[own] == before).all())
+        usual[own] = np.where(usual[own] == 0, before + 2, usual[own])
+        alike = alike and bool((usual[own] == before + 2).all())
     if alike:
         return ids
     known: dict[tuple[int, int], int] = {}
