@@ -126,29 +126,23 @@ def loaded(s: Serving, r: int) -> int:
 
 
 @inner
-def end_iterations(s: Serving, now: float, hit: int) -> int:
-    """End the iterations that are over; how many instances are touched."""
-    touched = s.running[2]
-    while s.counts[c.RUNNING_NOW] > 0 and s.ends[s.running[0, 0]] <= now:
-        k = pop(s.running[0], s.counts[c.RUNNING_NOW], s.ends, s.running[1])
-        s.counts[c.RUNNING_NOW] -= 1
-        hit = touch(s, k, touched, hit)
-        s.counts[c.ITERATED] += 1
-        for i in range(finish(s, k, now, s.done)):
-            r = s.done[i]
-            if s.req[r, c.MADE] >= s.req[r, c.OUTPUT]:
-                answer(s, k, r, now)
-                call_children(s, s.req[r, c.NUMBER], now)
-                go_out(s, r)
-            else:
-                hit = touch(s, stage(s, k, r, now), touched, hit)
+def end_iteration(s: Serving, k: int, now: float, touched: np.ndarray, hit: int) -> int:
+    """An iteration of instance k is over; how many instances are touched."""
+    hit = touch(s, k, touched, hit)
+    for i in range(finish(s, k, now, s.done)):
+        r = s.done[i]
+        if s.req[r, c.MADE] >= s.req[r, c.OUTPUT]:
+            answer(s, k, r, now)
+            call_children(s, s.req[r, c.NUMBER], now)
+            go_out(s, r)
+        else:
+            hit = touch(s, stage(s, k, r, now), touched, hit)
     return hit
 
 
 @inner
-def reach(s: Serving, now: float, hit: int, routing: int, pairs: bool) -> int:
+def reach(s: Serving, now: float, touched: np.ndarray, hit: int, routing: int, pairs: bool) -> int:
     """Requests on their way that are there now; how many instances are touched."""
-    touched = s.running[2]
     while s.counts[c.ON_WAY] > 0 and s.soon_s[0] <= now:
         number, r = receive(s)
         if r < 0:
@@ -179,31 +173,37 @@ def serve(s: Serving, routing: int, limit: int, until: int) -> int:
     -1 after more than `limit` iterations: no progress.
     """
     s = by_reference(s)
-    instances, touched = s.inst.shape[0], s.running[2]
+    ends, running, rank, touched = s.ends, s.running[0], s.running[1], s.running[2]
     pairs = False
-    for k in range(instances):
+    for k in range(s.inst.shape[0]):
         pairs = pairs or s.inst[k, c.ROLE] == c.DECODE_ONLY
+    busy, iterations, number = s.counts[c.RUNNING_NOW], s.counts[c.ITERATED], opening(s)
+    coming, now = s.arrival[number] if number >= 0 else NEVER, 0.0
     while s.counts[c.ARRIVED] < until:
-        number = opening(s)
-        now = s.arrival[number] if number >= 0 else NEVER
-        now = min(now, s.soon_s[0] if s.counts[c.ON_WAY] > 0 else NEVER)
-        now = min(now, s.ends[s.running[0, 0]] if s.counts[c.RUNNING_NOW] > 0 else NEVER)
+        now = min(coming, s.soon_s[0] if s.counts[c.ON_WAY] > 0 else NEVER, ends[running[0]] if busy > 0 else NEVER)
         if now == NEVER:
             end_series(s)
-            return 0
+            break
         if now < s.total[c.CLOCK]:
             s.total[c.BACKWARDS] += 1
         pass_time(s, now)
         s.total[c.CLOCK] = now
         hit = 0
-        while number >= 0 and s.arrival[number] <= now:
+        while coming <= now:
             k = arrive(s, number, now, routing, pairs)
             if k >= 0:
                 hit = touch(s, k, touched, hit)
             s.counts[c.OPENED] += 1
             number = opening(s)
-        hit = end_iterations(s, now, reach(s, now, hit, routing, pairs))
-        if s.counts[c.ITERATED] > limit:
+            coming = s.arrival[number] if number >= 0 else NEVER
+        if s.counts[c.ON_WAY] > 0:
+            hit = reach(s, now, touched, hit, routing, pairs)
+        while busy > 0 and ends[running[0]] <= now:
+            k = pop(running, busy, ends, rank)
+            busy -= 1
+            iterations += 1
+            hit = end_iteration(s, k, now, touched, hit)
+        if iterations > limit:
             return -1
         for i in range(hit):
             k = touched[i]
@@ -213,10 +213,11 @@ def serve(s: Serving, routing: int, limit: int, until: int) -> int:
             if s.inst[k, c.BUSY] == 0:
                 start(s, k, now)
                 if s.inst[k, c.BUSY] == 1:
-                    s.ends[k] = s.meter[k, c.END]
-                    s.counts[c.RUNNING_NOW] = push(s.running[0], s.counts[c.RUNNING_NOW], s.ends, s.running[1], k)
+                    ends[k] = s.meter[k, c.END]
+                    busy = push(running, busy, ends, rank, k)
             note_state(s, k)
-    return 1
+    s.counts[c.RUNNING_NOW], s.counts[c.ITERATED] = busy, iterations
+    return 0 if now == NEVER else 1
 
 
 @inner
