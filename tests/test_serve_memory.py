@@ -32,7 +32,8 @@ EVERY = settings(max_examples=60, deadline=None, suppress_health_check=list(Heal
 def test_a_long_column_lies_in_a_file_without_a_name_and_keeps_what_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     small, large = scratch.column(1000), scratch.column((50_000, 4), np.int32)
     large[:] = np.arange(200_000).reshape(50_000, 4)
     scratch.release(large, small)
@@ -42,6 +43,25 @@ def test_a_long_column_lies_in_a_file_without_a_name_and_keeps_what_is_released(
     many = scratch.column(1 << 18)
     many += 1.0
     assert many.sum() == 1 << 18
+
+
+def test_files_go_where_the_user_says_else_where_there_is_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    made = tempfile.TemporaryFile
+
+    def noted(**given_: Any) -> Any:
+        asked.append(given_.pop("dir"))
+        return made(**given_)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", noted)
+    monkeypatch.setattr(scratch, "LARGE", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "own"))
+    scratch.column(1 << 18)
+    monkeypatch.delenv("TMPDIR")
+    scratch.column(1 << 18)
+    monkeypatch.setattr(scratch, "LARGE", str(tmp_path / "nowhere"))
+    scratch.column(1 << 18)
+    assert asked == [None, str(tmp_path), None]
 
 
 def test_without_a_place_for_files_columns_are_memory(monkeypatch: pytest.MonkeyPatch) -> None:

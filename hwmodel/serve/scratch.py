@@ -1,8 +1,8 @@
 """Columns of long traces lie in scratch files that are mapped into memory, not in memory of their own.
 
-What a run reads or writes once for every request then takes room on disk ($TMPDIR), and memory only as long as there is some to
-spare: the operating system writes it out and drops it. A file has no name and is gone with its column. Columns of up to `SMALL`
-bytes are ordinary memory, and so are all where there is no place for a file.
+What a run reads or writes once for every request then takes room on disk (in $TMPDIR, else /var/tmp), and memory only as long
+as there is some to spare: the operating system writes it out and drops it. A file has no name and is gone with its column.
+Columns of up to `SMALL` bytes are ordinary memory, and so are all where there is no place for a file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from hwmodel.spec.errors import InputError
 Anys = NDArray[Any]
 SMALL = 1 << 20
 """Bytes of a column up to which it is ordinary memory."""
+LARGE = "/var/tmp"
+"""Where large files go on Unix (hier(7))."""
 CHUNK = 1 << 16
 """Rows that are worked on at a time."""
 
@@ -34,7 +36,7 @@ def column(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64, small: i
     if size <= max(small, SMALL):
         return np.zeros(shape, kind)
     try:
-        with tempfile.TemporaryFile(prefix="hwmodel-") as file:
+        with _opened() as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)  # a disk that is full says so here, and not in the middle of a run
             else:  # pragma: no cover - not on Linux
@@ -43,6 +45,12 @@ def column(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64, small: i
     except OSError:
         return np.zeros(shape, kind)
     return np.frombuffer(mapped, kind).reshape(shape)
+
+
+def _opened() -> BinaryIO:
+    """A file without a name; in /var/tmp where nothing else is said, since /tmp is memory on many systems."""
+    folder = None if "TMPDIR" in os.environ or not os.access(LARGE, os.W_OK) else LARGE
+    return tempfile.TemporaryFile(prefix="hwmodel-", dir=folder)
 
 
 class Growing:
@@ -63,7 +71,7 @@ class Growing:
             return
         try:
             if self.file is None:
-                self.file = tempfile.TemporaryFile(prefix="hwmodel-")  # noqa: SIM115 - `column` closes it
+                self.file = _opened()
             self.last.tofile(self.file)
             self.file.flush()
         except OSError as error:
