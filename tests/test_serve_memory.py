@@ -18,6 +18,7 @@ from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_follow import followers
 from hwmodel.serve import engine, metrics, scratch, selection
 from hwmodel.serve.engine import Fleet, Run, simulate
+from hwmodel.serve.readers import gather
 from hwmodel.serve.readers.gather import chained, dense
 from hwmodel.serve.readers.prefix import begun, rebuilt
 from hwmodel.serve.readers.table import Table, grouped, picked
@@ -40,6 +41,10 @@ def test_a_long_column_lies_in_a_file_without_a_name_and_keeps_what_is_released(
     assert large.tolist() == np.arange(200_000).reshape(50_000, 4).tolist()
     assert large.flags["C_CONTIGUOUS"]
     assert not list(tmp_path.iterdir())
+    slots = scratch.untouched((1 << 20, 3), np.int64)
+    slots[7] = 1, 2, 3
+    scratch.release(slots)
+    assert slots.sum() == 6, "no file has it: it is not dropped"
     many = scratch.column(1 << 18)
     many += 1.0
     assert many.sum() == 1 << 18
@@ -237,6 +242,20 @@ def test_ids_of_blocks_stand_for_all_that_they_begin_with(n: int, seed: int, few
     if len(follows) > len({one for one, _ in follows}):  # else the content could be hashes of prefixes, and is taken for it
         for found, prefix in zip(of_content, prefixes, strict=True):
             assert [prefix == other for other in prefixes] == (of_content == found).tolist()
+
+
+@EVERY
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 1000]))
+def test_blocks_go_where_their_requests_go(n: int, seed: int, few: int) -> None:
+    rng = np.random.default_rng(seed)
+    starts = np.concatenate(([0], np.cumsum(rng.integers(0, 5, n))))
+    blocks, order = rng.integers(0, 99, starts[-1]), rng.permutation(n)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hwmodel.serve.readers.gather.FEW", few)
+        begin, moved = gather.picked(starts, blocks, order)
+    assert len(moved) == len(blocks)
+    for place, r in enumerate(order):
+        assert moved[begin[place] : begin[place + 1]].tolist() == blocks[starts[r] : starts[r + 1]].tolist()
 
 
 @EVERY

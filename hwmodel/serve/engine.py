@@ -16,7 +16,7 @@ from hwmodel.kernels.serving_loop import serve
 from hwmodel.serve.kv import LEAST_RECENT, POLICIES, Eviction, Tier
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.schedulers import Scheduler
-from hwmodel.serve.scratch import CHUNK, column, filled, parts, release, whole_sum
+from hwmodel.serve.scratch import CHUNK, column, filled, parts, release, untouched, whole_sum
 from hwmodel.serve.steps import Steps, stacked
 from hwmodel.spec.errors import InputError, InternalError
 
@@ -237,7 +237,7 @@ def _state(requests: Requests, fleet: Fleet) -> Serving:
     none, busy = np.zeros(0, np.int64), np.zeros((3, len(members)), np.int64)
     busy[1] = np.arange(len(members))
     state = Serving(
-        req=np.zeros((n, c.N_REQUEST), np.int64), when=np.zeros((n, c.N_TIME)), inst=_instances(fleet, members, per_unit),
+        req=untouched((n, c.N_REQUEST), np.int64), when=untouched((n, c.N_TIME)), inst=_instances(fleet, members, per_unit),
         meter=_meters(members), batch=np.full((len(members), most), -1),
         rank=np.zeros((len(members), max(kind.ranks for kind in kinds), c.N_RANK)),
         starts=_whole(requests.starts) if shared else none, blocks=_whole(requests.blocks) if shared else none,
@@ -246,7 +246,7 @@ def _state(requests: Requests, fleet: Fleet) -> Serving:
         gaps=np.zeros(c.BINS_PER_OCTAVE * c.OCTAVES, np.int64), total=np.zeros(c.N_TOTAL),
         arrival=np.ascontiguousarray(requests.arrival_s, np.float64), prompt=_whole(requests.prompt),
         output=_whole(requests.output), ended=column((n, c.N_ENDED), np.int32), ended_s=column((n, c.N_TIME)),
-        soon_s=np.zeros(n), soon=np.zeros((n, 2), np.int64), slots=np.zeros(n, np.int64), ends=np.zeros(len(members)),
+        soon_s=untouched(n), soon=untouched((n, 2), np.int64), slots=untouched(n, np.int64), ends=np.zeros(len(members)),
         running=busy, done=np.zeros(most, np.int64), counts=np.zeros(c.N_COUNT, np.int64), **_order(requests), **stacked(kinds),
         **_tiers(members, tiers, fleet.page * per_unit, fleet.eviction),
     )  # fmt: skip

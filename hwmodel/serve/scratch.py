@@ -29,6 +29,20 @@ CHUNK = 1 << 16
 """Rows that are worked on at a time."""
 
 
+class File(mmap.mmap):
+    """A mapped scratch file, whose pages can be dropped and read again."""
+
+
+def untouched(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> Anys:
+    """Zeros that take memory only where they are written to, however many they are."""
+    kind = np.dtype(dtype)
+    size = math.prod((shape,) if isinstance(shape, int) else shape) * kind.itemsize
+    if not size or not hasattr(mmap, "MAP_PRIVATE"):
+        return np.zeros(shape, kind)
+    bare = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # np.zeros writes zeros into memory used before
+    return np.frombuffer(bare, kind).reshape(shape)
+
+
 def column(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64, small: int = 0) -> Anys:
     """Zeros of a shape; `small`, where it is more than `SMALL`, stands in its place."""
     kind = np.dtype(dtype)
@@ -41,7 +55,7 @@ def column(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64, small: i
                 os.posix_fallocate(file.fileno(), 0, size)  # a disk that is full says so here, and not in the middle of a run
             else:  # pragma: no cover - not on Linux
                 file.truncate(size)
-            mapped = mmap.mmap(file.fileno(), size)
+            mapped = File(file.fileno(), size)
     except OSError:
         return np.zeros(shape, kind)
     return np.frombuffer(mapped, kind).reshape(shape)
@@ -97,7 +111,7 @@ def release(*columns: Anys | None) -> None:
         base: Any = one
         while isinstance(base, np.ndarray | memoryview):
             base = base.base if isinstance(base, np.ndarray) else base.obj
-        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        if isinstance(base, File) and hasattr(mmap, "MADV_DONTNEED"):
             base.madvise(mmap.MADV_DONTNEED)
 
 

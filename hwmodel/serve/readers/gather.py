@@ -14,7 +14,7 @@ import numpy as np
 from hwmodel.serve.readers.lines import Faults
 from hwmodel.serve.readers.prefix import FEW
 from hwmodel.serve.requests import Array, Ints, Requests
-from hwmodel.serve.scratch import CHUNK, Growing, column, filled, parts, release, same
+from hwmodel.serve.scratch import CHUNK, Anys, Growing, column, filled, parts, release, same
 from hwmodel.serve.trace import Trace
 
 COLUMNS = ("prompt", "output", "session", "tier")
@@ -84,7 +84,7 @@ class Gathered:
             blocks = chained(starts, dense(self.blocks.column()))
         if any((np.diff(arrival[part.start : part.stop + 1]) < 0).any() for part in parts(n, arrival)):
             order = np.argsort(arrival, kind="stable")
-            arrival, columns = arrival[order], {name: values[order] for name, values in columns.items()}
+            arrival, columns = _moved(arrival, order), {name: _moved(values, order) for name, values in columns.items()}
             if len(blocks):
                 starts, blocks = picked(starts, blocks, order)
         return open_loop(arrival, **columns, starts=starts, blocks=blocks, block_tokens=block_tokens,
@@ -101,10 +101,21 @@ def open_loop(arrival_s: Array, *, midnight_s: float = float("nan"), **columns: 
 
 def picked(starts: Ints, blocks: Ints, order: Ints) -> tuple[Ints, Ints]:
     """`starts` and `blocks` with the requests in another order."""
-    sizes = np.diff(starts)[order]
-    moved = np.concatenate(([0], np.cumsum(sizes)))
-    where = np.arange(moved[-1]) + np.repeat(starts[:-1][order] - moved[:-1], sizes)
-    return moved, blocks[where]
+    n, total = len(order), 0
+    moved, found = column(n + 1, np.int64), column(len(blocks), np.int64)
+    for part in parts(n, moved, found, starts, blocks, rows=FEW):
+        begin = starts[order[part]]
+        sizes = starts[order[part] + 1] - begin
+        ends = np.cumsum(sizes)
+        moved[part.start + 1 : part.stop + 1] = total + ends
+        count = int(ends[-1])
+        found[total : total + count] = blocks[np.arange(count) + np.repeat(begin - ends + sizes, sizes)]
+        total += count
+    return moved, found
+
+
+def _moved(values: Anys, order: Ints) -> Anys:
+    return filled(len(order), lambda part: values[order[part]], values, dtype=values.dtype)
 
 
 def dense(ids: Ints) -> Ints:
