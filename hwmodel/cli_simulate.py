@@ -139,11 +139,12 @@ def _share(text: str) -> float:
 def _write(found: Answer, told: dict[str, Any], out: Path) -> None:
     import json
 
-    from hwmodel.report.files import csv_text
+    from hwmodel.report.files import write_csv
     from hwmodel.serve.result import rows
 
     (out / "simulate.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    (out / "requests.csv").write_text(csv_text(rows(found)), encoding="utf-8")
+    with (out / "requests.csv").open("w", encoding="utf-8") as file:
+        write_csv(rows(found), file)
     names = ["simulate.json", "requests.csv"]
     if found.run.finished.any():
         names += _draw(found, told, out)
@@ -169,17 +170,15 @@ def _draw(found: Answer, told: dict[str, Any], out: Path) -> list[str]:
     from hwmodel.report.files import csv_text
     from hwmodel.report.serving_files import slos_of
     from hwmodel.report.serving_trace import serving_trace, window
-    from hwmodel.serve.metrics import over_time, tpot_s, ttft_s
+    from hwmodel.serve.metrics import curves, over_time
 
     name, source, series = found.service.scenario.name, found.run.requests.source, over_time(found.run)
     draw_over_time(series, out / "over_time.png", f"Load over time: {name}", source)
     columns = np.broadcast_arrays(*series.values())
     states = [dict(zip(series, row, strict=True)) for row in zip(*(column.tolist() for column in columns), strict=True)]
     (out / "over_time.csv").write_text(csv_text(states), encoding="utf-8")
-    requests = found.run.requests
-    by_request = {"class": np.array(requests.tiers)[requests.tier], "ttft_s": ttft_s(found.run), "tpot_s": tpot_s(found.run)}
-    shown = [each for each in LATENCIES if np.isfinite(by_request[each]).any()]
-    draw_percentiles(by_request, shown, slos_of(told), out / "percentiles.png", f"Percentiles: {name}", source)
+    drawn = curves(found.run, LATENCIES)
+    draw_percentiles(drawn, slos_of(told), out / "percentiles.png", f"Percentiles: {name}", source)
     traced = serving_trace(found.run, *window(found.run))
     (out / "trace.json").write_text(json.dumps(traced, separators=(",", ":")) + "\n", encoding="utf-8")
     return ["over_time.csv", "over_time.png", "percentiles.png", "trace.json"]
@@ -187,7 +186,7 @@ def _draw(found: Answer, told: dict[str, Any], out: Path) -> list[str]:
 
 def plot_simulation(answer: Path, kind: str, out: Path, x: str, y: str) -> int:
     """Draw a saved simulation: load over time, percentiles of columns of its requests, or one column over another."""
-    from hwmodel.plot_serving import draw_over_time, draw_percentiles, draw_scatter
+    from hwmodel.plot_serving import curves_of, draw_over_time, draw_percentiles, draw_scatter
     from hwmodel.report.serving_files import saved_columns, saved_slos
     from hwmodel.spec.errors import did_you_mean
 
@@ -209,6 +208,6 @@ def plot_simulation(answer: Path, kind: str, out: Path, x: str, y: str) -> int:
     if kind == "xy":
         draw_scatter(columns, names[0], names[1], out, answer.name)
     else:
-        draw_percentiles(columns, names, saved_slos(answer), out, "Percentiles", answer.name)
+        draw_percentiles(curves_of(columns, names), saved_slos(answer), out, "Percentiles", answer.name)
     say(f"wrote {out}")
     return 0

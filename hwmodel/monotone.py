@@ -42,9 +42,12 @@ def _decode(at: Array) -> Columns:
 
 
 def _prefill(at: Array) -> Columns:
-    one = np.ones(len(at))
+    """Every shape with one query head a KV head, and with eight."""
+    at = np.concatenate([at, at])
+    group = np.repeat([1.0, 8.0], len(at) // 2)
     window = np.where(at[:, 2] > 1.5, at[:, 2], 0.0)
-    return {"batch": at[:, 0], "heads": one, "kv_heads": one, "head_dim": at[:, 3], "window": window, "seq": at[:, 1]}
+    sizes = {"batch": at[:, 0] / group, "heads": group, "kv_heads": np.ones(len(at))}
+    return {**sizes, "head_dim": at[:, 3], "window": window, "seq": at[:, 1]}
 
 
 def _mla_decode(at: Array) -> Columns:
@@ -111,7 +114,7 @@ class Doublings:
         """Raise KeyError for a kind of which nothing says what may not fall."""
         self.kind = kind
         self.pairs = _on_lattice(kind) if kind in SIZES else _of_layers(kind)
-        self._design: Any = None
+        self._designs: dict[str, Any] = {}
         self._forms: dict[tuple[str, str], Array] = {}
 
     def bound(self, theta: Array, like: Sample) -> Bound:
@@ -120,20 +123,20 @@ class Doublings:
         Between the steps of tiles a time with tiles stands still, and below them one without tiles grows less: what surely
         grows is the smaller of the two.
         """
-        key = like.chip.name, form_of(like.rows)
-        if key not in self._forms:
-            self._forms[key] = self._priced(like)
-        before, after = self._forms[key]
+        form = form_of(like.rows)
+        if (like.chip.name, form) not in self._forms:
+            self._forms[like.chip.name, form] = self._priced(like, form)
+        before, after = self._forms[like.chip.name, form]
         rises = [np.log(physical(theta, *b) / physical(theta, *a)) for a, b in zip(before, after, strict=True)]
-        return Bound(self._design, -np.maximum(np.min(rises, axis=0), 0.0))
+        return Bound(self._designs[form], -np.maximum(np.min(rises, axis=0), 0.0))
 
-    def _priced(self, like: Sample) -> Array:
+    def _priced(self, like: Sample, form: str) -> Array:
         """(first and second, with tiles and without, 3, pairs): compute, memory and fixed s at full rates."""
         chips = like.chip, with_number(like.chip, "execution.cores", 0.0)
         priced = [[_priced(columns, like, chip) for chip in chips] for columns in self.pairs]
-        if self._design is None:  # places on a grid are of the shape alone
+        if form not in self._designs:  # places on a grid are of shape and format alone
             lattice = GRIDS[self.kind].lattice
-            self._design = lattice.weights(_places(priced[1][0])) - lattice.weights(_places(priced[0][0]))
+            self._designs[form] = lattice.weights(_places(priced[1][0])) - lattice.weights(_places(priced[0][0]))
         return np.array([[_form(sample) for sample in samples] for samples in priced])
 
 

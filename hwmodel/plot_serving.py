@@ -175,34 +175,42 @@ def draw_over_time(series: Mapping[str, Any], path: str | Path, title: str, foot
         left.set_ylim(0, 1.22 * max(1.0, float(series["running"].max()), float(series["waiting"].max())))
 
 
+def curves_of(columns: Mapping[str, Any], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Sorted values of columns of requests by name and class, those with most requests first; see `draw_percentiles`."""
+    import numpy as np  # noqa: PLC0415 - with the drawing
+
+    kinds = _classes(columns["class"])
+    return {
+        name: {kind: np.sort(columns[name][(columns["class"] == kind) & np.isfinite(columns[name])]) for kind in kinds}
+        for name in names
+    }
+
+
 def draw_percentiles(
-    columns: Mapping[str, Any], names: Sequence[str], slos: Mapping[str, Mapping[str, float]], path: str | Path, title: str,
+    curves: Mapping[str, Mapping[str, Any]], slos: Mapping[str, Mapping[str, float]], path: str | Path, title: str,
     foot: str = "",
 ) -> None:  # fmt: skip
     """Share of the requests up to each latency, a panel each, a line a class of requests with its target.
 
     Parameters
     ----------
-    columns
-        A value per request by name: s, not finite where there is none; and "class".
-    names
-        Those that are drawn.
+    curves
+        Sorted values (s) of every class of requests by the name of a latency; as many classes as there are colours are drawn.
     slos
-        Targets (s) of every class by the column that they are of.
+        Targets (s) of every class by the name of a latency.
     """
     import numpy as np  # noqa: PLC0415 - with the drawing
 
-    kinds = _classes(columns["class"])
     what = "Latency that a share of the requests stays below"
-    with page(path, title, what, foot, (9.6, 4.2), len(names)) as (_, panels):
-        for axes, name in zip(panels, names, strict=True):
-            for kind, colour in zip(kinds, CYCLE, strict=False):
-                values = columns[name][(columns["class"] == kind) & np.isfinite(columns[name])]
+    with page(path, title, what, foot, (9.6, 4.2), len(curves)) as (_, panels):
+        for axes, (name, classes) in zip(panels, curves.items(), strict=True):
+            several = len(classes) > 1
+            for (kind, values), colour in zip(classes.items(), CYCLE, strict=False):
                 share = 100 * (np.arange(len(values)) + 1) / max(1, len(values))
-                axes.step(share, np.sort(values), where="pre", color=colour, label=kind if len(kinds) > 1 else None)
-            if _targets(axes, [slos.get(kind, {}).get(name) for kind in kinds]) or len(kinds) > 1:
+                axes.step(share, values, where="pre", color=colour, label=kind if several else None)
+            if _targets(axes, [slos.get(kind, {}).get(name) for kind in [*classes][: len(CYCLE)]]) or several:
                 axes.legend(loc="best")
-            known = columns[name][np.isfinite(columns[name])]
+            known = np.concatenate([*classes.values()])
             if len(known) and known.min() > 0:
                 axes.set_yscale("log")
                 ticked(axes.yaxis, "s", known)

@@ -45,7 +45,7 @@ def test_joules_are_those_of_working_and_idle_chips() -> None:
     assert told["cost"]["joules"] == pytest.approx(wanted)
     assert told["cost"]["watts"] == pytest.approx(wanted / span)
     assert idle < told["cost"]["watts"] < float(scenario.cluster.pools[0].chip.power.tdp_watts or 0)
-    assert told["cost"]["joules_per_output_token"] == pytest.approx(wanted / int(found.run.req[:, c.OUTPUT].sum()))
+    assert told["cost"]["joules_per_output_token"] == pytest.approx(wanted / int(found.run.requests.output.sum()))
 
 
 def test_a_scenario_that_buys_its_chips_pays_their_price() -> None:

@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 from hwmodel.cli import cli
 from hwmodel.serve.doubt import doubtful, factors
+from hwmodel.serve.metrics import e2e_s
 from hwmodel.serve.ratio import mix
+from hwmodel.serve.result import to_dict
 from hwmodel.serve.search import GOOD, find, interval
 from hwmodel.serve.simulate import answer, kinds_of, load_service, requests_of
 from hwmodel.spec.errors import InputError
@@ -102,6 +104,63 @@ def test_a_ratio_of_unlike_chips_is_judged_by_dollars() -> None:
     assert told["usd_per_hour"] == min(good)
     with pytest.raises(InputError, match="ratio"):
         find(load_service("w1_llama_8b_h100"), requests_of(service), "ratio")
+
+
+BOUGHT = "{pay: purchase, electricity: 0.12 USD/kWh, pue: 1.3, utilisation: 60 %}"
+TIER = "[{tier: dram, capacity: 1 TB, bandwidth: 50 GB/s, latency: 20 us, rental: 7 USD/h}]"
+
+
+@pytest.mark.parametrize("what", ["ratio", "chips"])
+def test_a_search_prices_as_a_plain_simulation_does(what: str) -> None:
+    """Energy of the run and rent of the tiers, not electricity at TDP and chips alone."""
+    name = "h100_1p1d_llama_8b" if what == "ratio" else "w1_llama_8b_h100"
+    service = load_service(name, [f"economics={BOUGHT}", f"serving.tiers={TIER}", "serving.trace.requests=200"])
+    work = requests_of(service)
+    found = find(service, work, what)
+    told = to_dict(found)
+    same = answer(found.service, work)
+    assert told["find"]["usd_per_hour"] == told["cost"]["usd_per_hour"] == to_dict(same)["cost"]["usd_per_hour"]
+    bare = load_service(name, [f"economics={BOUGHT}", "serving.trace.requests=200"])
+    less = find(bare, requests_of(bare), what).found
+    assert less is not None
+    assert told["find"]["usd_per_hour"] - less["usd_per_hour"] == pytest.approx(7.0 * told["find"]["instances"], rel=0.01)
+
+
+def test_that_idle_hours_are_the_runs_own_is_said() -> None:
+    half, full = (load_service("w1_llama_8b_h100", [f"economics.utilisation={use}", "serving.trace.requests=50"])
+                  for use in ("50 %", "100 %"))  # fmt: skip
+    one, two = (to_dict(answer(service, requests_of(service))) for service in (half, full))
+    assert one["cost"] == two["cost"]
+    assert [text for text in one["warnings"] if "utilisation is not used" in text]
+    assert not [text for text in two["warnings"] if "utilisation" in text]
+
+
+def test_a_rate_that_cannot_be_is_told_after_two_tries() -> None:
+    """A microsecond is less than any first token takes; then one that a request alone just keeps."""
+    service = load_service("w1_llama_8b_h100", BUSY)
+    work = requests_of(service).first(100)
+    found = find(service, work, "rate", {"ttft": 1e-6})
+    assert found.found is not None
+    assert not found.found["met"]
+    assert [row["rate_scale"] for row in found.found["tried"]] == [1.0, 2.0**-14]
+    assert [text for text in to_dict(found)["warnings"] if text.startswith("no rate makes 90 %")]
+    alone = np.quantile(e2e_s(answer(service, work.scaled(2.0**-14)).run), 0.95)
+    slow = find(service, work, "rate", {"e2e": float(alone)}).found
+    assert slow is not None
+    assert slow["met"]
+    assert 2.0**-14 <= slow["rate_scale"] < 1
+    easy = find(service, work, "rate", {"ttft": 1e6}).found
+    assert easy is not None
+    assert easy["rate_scale"] == pytest.approx(2.0**14, rel=0.02)
+    assert len(easy["tried"]) < 30
+
+
+def test_the_command_says_that_no_rate_will_do() -> None:
+    arguments = ["simulate", "w1_llama_8b_h100", "--requests", "50", "--find", "rate", "--slo", "ttft=1us", "--seeds", "2"]
+    found = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert found.return_value == 3
+    assert "nothing found; nearest: 1 instances" in found.stdout
+    assert "no rate makes 90 % of the requests good" in found.stderr
 
 
 def test_the_doubt_about_steps_becomes_doubt_about_goodput() -> None:

@@ -18,7 +18,7 @@ from hwmodel.figures import LayerBar
 from hwmodel.plot_along import _by_kind, _shares, _texts
 from hwmodel.plot_axes import plain
 from hwmodel.plot_page import CYCLE, GREY
-from hwmodel.plot_serving import draw_percentiles
+from hwmodel.plot_serving import curves_of, draw_percentiles
 from hwmodel.plot_sweep import KINDS, draw_pareto, parts_of, varied
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
@@ -268,7 +268,7 @@ def test_a_picture_says_which_points_it_shows(tmp_path: Path, file: Path) -> Non
 
 def test_latencies_are_written_with_units(tmp_path: Path) -> None:
     columns = {"ttft_s": np.linspace(0.02, 1.5, 50), "tpot_s": np.linspace(0.007, 0.04, 50), "class": np.array(["all"] * 50)}
-    draw_percentiles(columns, ["ttft_s", "tpot_s"], {}, tmp_path / "p.svg", "t")
+    draw_percentiles(curves_of(columns, ["ttft_s", "tpot_s"]), {}, tmp_path / "p.svg", "t")
     drawn = (tmp_path / "p.svg").read_text()
     assert all(f"<!-- {tick} -->" in drawn for tick in ("50 ms", "1 s", "10 ms", "30 ms"))
     assert "10^" not in drawn
@@ -288,7 +288,7 @@ def test_every_class_has_its_line_and_its_target(tmp_path: Path) -> None:
     columns = {name: np.linspace(0.02, 1.5, 60) for name in ("ttft_s", "tpot_s", "e2e_s")} | {"class": kinds}
     slos = {"chat": {"ttft_s": 0.5, "tpot_s": 0.2, "e2e_s": 1.2}, "code": {"ttft_s": 1.0, "tpot_s": 0.2, "e2e_s": 1.2},
             "bulk": {"tpot_s": 0.2}}  # fmt: skip
-    draw_percentiles(columns, ["ttft_s", "tpot_s", "e2e_s"], slos, tmp_path / "p.svg", "t")
+    draw_percentiles(curves_of(columns, ["ttft_s", "tpot_s", "e2e_s"]), slos, tmp_path / "p.svg", "t")
     drawn = (tmp_path / "p.svg").read_text()
     assert [drawn.count(f"<!-- {name} -->") for name in ("chat", "code", "bulk", "targets", "target")] == [3, 3, 3, 2, 1]
     chat, code, grey = (colour.lower() for colour in (*CYCLE[:2], GREY))

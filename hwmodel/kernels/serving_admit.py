@@ -1,13 +1,11 @@
 """What every scheduler does with one request: let it in, let it grow, preempt it."""
 
-import numpy as np
-
 from hwmodel.kernels import serving_columns as c
-from hwmodel.kernels.schedule import push
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
 from hwmodel.kernels.serving_kv import allocate, found, hold, pages_for, release
 from hwmodel.kernels.serving_queue import leave_queue, wait_first
+from hwmodel.kernels.serving_slots import send
 from hwmodel.kernels.serving_steps import along, chunk_s
 from hwmodel.kernels.serving_tiers import read_s, worth_reading
 
@@ -102,23 +100,23 @@ def unit_s(s: Serving, k: int, r: int, units: int) -> float:
 
 
 @inner
-def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
-    """Send the first waiting request to read KV from lower tiers if that pays and fits; the new length of the heap."""
+def start_reading(s: Serving, k: int, now: float) -> bool:
+    """Send the first waiting request to read KV from lower tiers if that pays and fits; whether it was."""
     r = s.inst[k, c.HEAD]
     if s.req[r, c.UNITS] > 0 or s.inst[k, c.BATCH] + s.inst[k, c.INFLIGHT] >= s.inst[k, c.MAX_SEQS]:
-        return length
+        return False
     units, idle = found(s, k, r)
     counts = s.tier[k, :, c.COUNTED]
     more = worth_reading(s, k, r, units, unit_s(s, k, r, units), counts)
     pages = more * s.inst[k, c.PER_UNIT]
     if more == 0:
-        return length
+        return False
     if s.inst[k, c.FREE] + (s.inst[k, c.EVICTABLE] - idle) * s.inst[k, c.PER_UNIT] < pages + s.inst[k, c.WATERMARK]:
         s.inst[k, c.HELD_BACK] = s.inst[k, c.BATCH] > 0  # what runs will make room
         s.inst[k, c.COMPUTES] = r
-        return length
+        return False
     for j in range(units):
-        hold(s, k, s.blocks[s.starts[r] + j])
+        hold(s, k, s.blocks[s.req[r, c.BASE] + j])
     done = read_s(s, k, r, units, more, counts, now)
     allocate(s, k, pages, 0)
     s.req[r, c.PAGES] = pages
@@ -130,8 +128,8 @@ def start_reading(s: Serving, k: int, now: float, heap: np.ndarray, length: int,
     leave_queue(s, k)
     s.inst[k, c.INFLIGHT] += 1
     s.req[r, c.STATE] = c.LOADING
-    ready[r] = done
-    return push(heap, length, ready, order, r)
+    send(s, done, s.req[r, c.NUMBER], r)
+    return True
 
 
 @inner
@@ -164,7 +162,7 @@ def let_in(s: Serving, k: int, limit: int) -> int:
         return BLOCKED
     if fresh:
         for j in range(units):
-            hold(s, k, s.blocks[s.starts[r] + j])
+            hold(s, k, s.blocks[s.req[r, c.BASE] + j])
         s.req[r, c.UNITS] = units
         s.req[r, c.COMPUTED] = have
     allocate(s, k, pages, 0)

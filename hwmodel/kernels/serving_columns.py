@@ -7,30 +7,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-# requests, whole numbers: (requests, N_REQUEST)
-PROMPT, OUTPUT, MADE, COMPUTED = 0, 1, 2, 3
-"""Tokens: of the prompt, to be made, made so far, in the KV cache."""
-PAGES, UNITS, SHARABLE = 4, 5, 6
-"""Pages of its own; units of its prompt that it holds; units of its prompt that others can share."""
-NEXT, STATE, AT, TAKE = 7, 8, 9, 10
-"""The request behind it in a list; a state below; its instance; tokens it computes in the running iteration."""
-HIT, LOADED, PREEMPTED, REASON, ORIGIN = 11, 12, 13, 14, 15
-"""Prompt tokens found in the cache when first admitted, those of lower tiers among them; how often preempted; why
-rejected; where it was prefilled."""
-GOAL, ORIGIN_UNITS, ORIGIN_PAGES = 16, 17, 18
-"""Tokens after which this instance is done with it: OUTPUT, or 1 where it only prefills; what it still holds at its origin."""
-RANK = 19
-"""Which attention data parallel rank of its instance has it."""
-N_REQUEST = 20
+# what is known of a request at its end, whole numbers: (requests, N_ENDED)
+MADE, HIT, LOADED, PREEMPTED, AT, RANK, STATE, REASON = 0, 1, 2, 3, 4, 5, 6, 7
+"""Tokens made; prompt tokens found in the cache when first admitted, -1 when never, those of lower tiers among them; how often
+preempted; its instance, and which attention data parallel rank there; a state below; why rejected."""
+N_ENDED = 8
 
-# requests, times in s: (requests, N_TIME)
+# requests while they are there, whole numbers: (slots, N_REQUEST); first those above
+PROMPT, OUTPUT, COMPUTED = 8, 9, 10
+"""Tokens: of the prompt, to be made, in the KV cache."""
+PAGES, UNITS, SHARABLE = 11, 12, 13
+"""Pages of its own; units of its prompt that it holds; units of its prompt that others can share."""
+NEXT, TAKE, ORIGIN = 14, 15, 16
+"""The request behind it in a list; tokens it computes in the running iteration; where it was prefilled."""
+GOAL, ORIGIN_UNITS, ORIGIN_PAGES = 17, 18, 19
+"""Tokens after which this instance is done with it: OUTPUT, or 1 where it only prefills; what it still holds at its origin."""
+NUMBER, BASE, FORECAST = 20, 21, 22
+"""Its place in the trace; its first unit in `blocks`; kind of forecast of its conversation."""
+N_REQUEST = 23
+
+# requests, times in s: (requests or slots, N_TIME)
 ARRIVAL, SCHEDULED, FIRST, LAST, FINISH = 0, 1, 2, 3, 4
 """Arrived; first scheduled; first token; latest token; answer complete. -1: not yet."""
-LOADING_S, TRANSFER_S, GAP_S, BEGUN = 5, 6, 7, 8
+LOADING_S, TRANSFER_S, BEGUN = 5, 6, 7
 """Spent on reading KV from lower tiers before it was first scheduled; from the end of its prefill to the end of its KV
-transfer; from the end of what it waits for to its arrival; when the computing began that led to its first token: later than
-it was first scheduled if that was lost to a preemption."""
-N_TIME = 9
+transfer; when the computing began that led to its first token: later than it was first scheduled if that was lost to a
+preemption."""
+N_TIME = 8
 
 # states
 PENDING, WAITING, RUNNING, LOADING, STAGED, MOVING, FINISHED, REJECTED = 0, 1, 2, 3, 4, 5, 6, 7
@@ -135,9 +138,16 @@ BINS_PER_OCTAVE, OCTAVES = 128, 40
 TOTAL_GAP_S, LONGEST_GAP_S, GAPS, NEXT_ENTRY, CLOCK, BACKWARDS = 0, 1, 2, 3, 4, 5
 """Totals of a run: gaps between tokens (sum, longest, number); whose turn it is; time of the last event, and how often the
 clock went back (never)."""
-SERIES, SPACING_S, ROW_BEGUN = 6, 7, 8
-"""Rows of the time series; how long (s) each is at least; when the one that is open began, -1 before the first event."""
-N_TOTAL = 9
+SERIES, SPACING_S, ROW_BEGUN, FULLEST, FULLEST_S = 6, 7, 8, 9, 10
+"""Rows of the time series; how long (s) each is at least; when the one that is open began, -1 before the first event; the most
+requests that were there at once, and when they first were (s)."""
+N_TOTAL = 11
+
+OPENED, ARRIVED, ON_WAY, RUNNING_NOW, ITERATED, FREE_SLOTS, USED_SLOTS, HOLDING = 0, 1, 2, 3, 4, 5, 6, 7
+"""Counts of a run: requests that have arrived by themselves, and all that have; those on their way (`soon`); instances that
+compute; iterations; slots free again, and slots ever used: the most requests there at once; requests that held KV after their
+end (none)."""
+N_COUNT = 8
 
 AT_S, RUNNING_, WAITING_, LOADING_, USED_PAGES, IDLE_PAGES, INSIDE = 0, 1, 2, 3, 4, 5, 6
 """Columns of the time series: when a row begins (s); then means over it, of all instances: requests in batches, in queues, with
@@ -149,9 +159,9 @@ class Serving(NamedTuple):
     """Everything the event loop reads and writes."""
 
     req: np.ndarray
-    """(requests, N_REQUEST) int."""
+    """(slots, N_REQUEST) int: the requests that are there, each in a slot that it gives back at its end."""
     when: np.ndarray
-    """(requests, N_TIME) s."""
+    """(slots, N_TIME) s."""
     inst: np.ndarray
     """(instances, N_INSTANCE) int."""
     meter: np.ndarray
@@ -159,7 +169,7 @@ class Serving(NamedTuple):
     batch: np.ndarray
     """(instances, sequences) int: requests of the running batch, oldest first."""
     starts: np.ndarray
-    """(requests + 1,) first unit of each request in `blocks`."""
+    """(requests + 1,) first unit of each request in `blocks`; none where nothing is shared."""
     blocks: np.ndarray
     """(units,) int ids."""
     cache: np.ndarray
@@ -183,12 +193,10 @@ class Serving(NamedTuple):
     """(bins,) int: histogram of gaps between tokens."""
     total: np.ndarray
     """(N_TOTAL,) float."""
-    follow: np.ndarray
-    """(requests + 1 + followers,) int: of each request, where those that wait for its end stand in this array; then they."""
     used: np.ndarray = np.zeros((0, 0, 0), np.float32)
     """(instances, tiers, ids + lists) float32, s: when a request last let go of a unit; kept where a policy asks for it."""
     forecast: np.ndarray = np.zeros(0, np.int64)
-    """(requests,) int: kind of forecast of each request's conversation."""
+    """(requests,) int: kind of forecast of each request's conversation; none where nothing is forecast."""
     worth: np.ndarray = np.zeros((1, 1))
     """(lists, ages): what a unit is worth, by forecast and the time since its last use; -inf: no place below the first tier.
     The last is that of conversations that have come back and wait, the one before of copies of what a higher tier has."""
@@ -196,3 +204,32 @@ class Serving(NamedTuple):
     """(rows, N_SERIES) float: the state of all instances over time; the last row is the state at the end."""
     noted: np.ndarray = np.zeros((2, N_SERIES))
     """(instances + 2, N_SERIES) float: the state of each instance, of all of them, and the integral of it over the open row."""
+    arrival: np.ndarray = np.zeros(0)
+    """(requests,) s: when those arrive that wait for none."""
+    prompt: np.ndarray = np.zeros(0, np.int64)
+    output: np.ndarray = np.zeros(0, np.int64)
+    """(requests,) tokens."""
+    gap_s: np.ndarray = np.zeros(0)
+    """(requests,) s from the end of what a request waits for to its arrival; none where nobody waits."""
+    follow: np.ndarray = np.zeros(0, np.int64)
+    """(requests + 1 + followers,) int: of each request, where those that wait for its end stand in this array; then they."""
+    opening: np.ndarray = np.zeros(0, np.int64)
+    """Requests that arrive by themselves, in order of arrival; none where that is all of them as they are numbered."""
+    ended: np.ndarray = np.zeros((0, N_ENDED), np.int32)
+    """(requests, N_ENDED) int32: what became of each request."""
+    ended_s: np.ndarray = np.zeros((0, N_TIME))
+    """(requests, N_TIME) s."""
+    soon_s: np.ndarray = np.zeros(0)
+    """A heap of requests on their way, by time and number: s."""
+    soon: np.ndarray = np.zeros((0, 2), np.int64)
+    """The same: number and slot of each, slot -1 of one that has not arrived."""
+    slots: np.ndarray = np.zeros(0, np.int64)
+    """Slots that are free again."""
+    ends: np.ndarray = np.zeros(0)
+    """(instances,) s: when the running iterations end."""
+    running: np.ndarray = np.zeros((3, 0), np.int64)
+    """(3, instances): a heap of the instances that compute, by `ends`; their order among equals; those touched by an event."""
+    done: np.ndarray = np.zeros(0, np.int64)
+    """(sequences,) requests that an iteration ended for."""
+    counts: np.ndarray = np.zeros(N_COUNT, np.int64)
+    """(N_COUNT,) int."""

@@ -102,8 +102,8 @@ def attend(s: Serving, k: int, chunks: int, parts: int) -> None:
 
 
 @inner
-def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: np.ndarray, order: np.ndarray) -> int:
-    """Start an iteration if there is something to compute; the new length of the heap of requests on their way."""
+def start(s: Serving, k: int, now: float) -> None:
+    """Start an iteration if there is something to compute."""
     if s.tier_s[k, 0, c.TTL_S] > 0:
         expire(s, k, now)
     if s.tier.shape[1] > 1:
@@ -112,10 +112,8 @@ def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: 
         while s.inst[k, c.HEAD] >= 0:
             if s.inst[k, c.LONGEST_PREFIX] == 1:
                 best_first(s, k)
-            longer = start_reading(s, k, now, heap, length, ready, order)
-            if longer == length:
+            if not start_reading(s, k, now):
                 break
-            length = longer
     time = 0.0
     for attempt in range(2):  # again when what waits behind the first has given up its memory
         schedule(s, k)
@@ -128,7 +126,6 @@ def start(s: Serving, k: int, now: float, heap: np.ndarray, length: int, ready: 
         s.inst[k, c.BUSY] = 1
         s.meter[k, c.START] = now
         s.meter[k, c.END] = now + time
-    return length
 
 
 @inner

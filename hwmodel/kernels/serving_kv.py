@@ -54,7 +54,7 @@ def hold(s: Serving, k: int, unit: int) -> None:
 def found(s: Serving, k: int, r: int) -> tuple[int, int]:
     """Units of a request's prompt in the first tier, from the front; and how many of them nobody holds."""
     units = free = 0
-    base = s.starts[r]
+    base = s.req[r, c.BASE]
     # the last token of a prompt is always computed: it gives the first output
     most = min(s.req[r, c.SHARABLE], (s.req[r, c.PROMPT] - 1) // (s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT]))
     while units < most:
@@ -80,7 +80,7 @@ def publish(s: Serving, k: int, r: int) -> None:
     tokens = s.inst[k, c.PAGE] * per_unit
     ready = min(s.req[r, c.SHARABLE], s.req[r, c.COMPUTED] // tokens)
     while s.req[r, c.UNITS] < ready:
-        unit = s.blocks[s.starts[r] + s.req[r, c.UNITS]]
+        unit = s.blocks[s.req[r, c.BASE] + s.req[r, c.UNITS]]
         if s.cache[c.HOLDERS, k, 0, unit] >= 0:
             hold(s, k, unit)
             give_back(s, k, per_unit)
@@ -97,7 +97,7 @@ def let_go(s: Serving, k: int, r: int, units: int, pages: int, which: int) -> No
     which : the kind of forecast they are kept by, where they are.
     """
     give_back(s, k, pages)
-    base = s.starts[r]
+    base = s.req[r, c.BASE]
     for j in range(units - 1, -1, -1):
         unit = s.blocks[base + j]
         s.cache[c.HOLDERS, k, 0, unit] -= 1
@@ -112,7 +112,7 @@ def let_go(s: Serving, k: int, r: int, units: int, pages: int, which: int) -> No
 @inner
 def release(s: Serving, k: int, r: int) -> None:
     """A request gives up everything it holds on an instance; what it had computed is lost to it."""
-    which = s.forecast[r] if s.req[r, c.MADE] >= s.req[r, c.GOAL] else back(s)
+    which = s.req[r, c.FORECAST] if s.req[r, c.MADE] >= s.req[r, c.GOAL] else back(s)
     let_go(s, k, r, s.req[r, c.UNITS], s.req[r, c.PAGES], which)
     s.req[r, c.PAGES] = 0
     s.req[r, c.UNITS] = 0

@@ -132,7 +132,7 @@ def regard(s: Serving, k: int, tier: int, unit: int, which: int) -> bool:
 @inner
 def came_back(s: Serving, k: int, r: int) -> None:
     """What a request that has arrived will use is worth most from now on, in every tier that has it."""
-    for j in range(s.starts[r], s.starts[r] + s.req[r, c.SHARABLE]):
+    for j in range(s.req[r, c.BASE], s.req[r, c.BASE] + s.req[r, c.SHARABLE]):
         if not regard(s, k, 0, s.blocks[j], back(s)):
             break
 
@@ -155,7 +155,7 @@ def worth_reading(s: Serving, k: int, r: int, units: int, compute_s: float, coun
     out, units by tier.
     """
     most = min(s.req[r, c.SHARABLE], (s.req[r, c.PROMPT] - 1) // (s.inst[k, c.PAGE] * s.inst[k, c.PER_UNIT])) - units
-    base, now = s.starts[r] + units, s.total[c.CLOCK]
+    base, now = s.req[r, c.BASE] + units, s.total[c.CLOCK]
     best, saved, gain = 0, 0.0, 0.0
     for tier in range(s.tier.shape[1]):
         counts[tier] = 0
@@ -184,7 +184,7 @@ def worth_reading(s: Serving, k: int, r: int, units: int, compute_s: float, coun
 @inner
 def read_s(s: Serving, k: int, r: int, units: int, more: int, counts: np.ndarray, now: float) -> float:
     """Queue the reading of `more` units behind `units`, counts by tier; the time (s) at which all are there."""
-    base = s.starts[r]
+    base = s.req[r, c.BASE]
     for j in range(units, units + more):
         unit = s.blocks[base + j]
         tier = where(s, k, unit, now) if s.cache[c.HOLDERS, k, 0, unit] < 0 else 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from hwmodel.hardware import Chip
 from hwmodel.plot import KINDS
@@ -16,16 +16,21 @@ from hwmodel.result import Result
 from hwmodel.spec.number import Number
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows as CSV with a header; nested values as JSON."""
-    if not rows:
-        return ""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: json.dumps(value) if isinstance(value, dict | list) else value for key, value in row.items()})
+    write_csv(rows, text)
     return text.getvalue()
+
+
+def write_csv(rows: Iterable[Mapping[str, Any]], file: TextIO) -> None:
+    """The same into a file, row by row."""
+    writer = None
+    for row in rows:
+        if writer is None:
+            writer = csv.DictWriter(file, list(row), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow({key: json.dumps(value) if isinstance(value, dict | list) else value for key, value in row.items()})
 
 
 def write_all(result: Result, folder: Path) -> list[Path]:

@@ -64,7 +64,8 @@ def _searched(found: dict[str, Any]) -> list[RenderableType]:
     ]  # fmt: skip
     head = ("prefill + decode" if apart else "instances", "rate", "good", "95 % interval", "goodput")
     size = f"{found['prefill']} prefill + {found['decode']} decode" if apart else f"{found['instances']}"
-    best = f"found: {size} instances ({found['chips']} chips) at {found['rate_scale']:.3g} times the rate: "
+    said = "found" if found["met"] else "nothing found; nearest"
+    best = f"{said}: {size} instances ({found['chips']} chips) at {found['rate_scale']:.3g} times the rate: "
     best += f"{found['goodput_share']:.1%} good ({found['goodput_low']:.1%} to {found['goodput_high']:.1%} over "
     best += f"{_times(found['seeds'], 'seed')}); {_doubt(found['doubt'])}"
     return [table("searched", head, rows, 0), Text(best)]

@@ -12,6 +12,8 @@ import numpy as np
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.serve.engine import Run
+from hwmodel.serve.metrics import done_in
+from hwmodel.serve.scratch import parts
 
 REQUESTS = 500
 """In a window that nobody chose: around the moment with most requests, of as many requests on average."""
@@ -19,24 +21,26 @@ REQUESTS = 500
 
 def window(run: Run) -> tuple[float, float]:
     """From and to (s), around the moment with the most requests inside."""
-    done = run.finished
-    if not done.any():
+    first, last, count = np.inf, -np.inf, 0
+    for part in parts(len(run), run.when, run.req):
+        when, done = run.when[part], done_in(run, part)
+        first = min(first, float(when[done, c.ARRIVAL].min(initial=np.inf)))
+        last, count = max(last, float(when[done, c.FINISH].max(initial=-np.inf))), count + int(done.sum())
+    if not count:
         return 0.0, 0.0
-    begin, end = run.when[done, c.ARRIVAL], run.when[done, c.FINISH]
-    times = np.concatenate((begin, end))
-    order = np.argsort(times, kind="stable")
-    inside = np.cumsum(np.concatenate((np.ones(len(begin)), -np.ones(len(end))))[order])
-    middle = float(times[order][np.argmax(inside)])
-    span, first = float(end.max() - begin.min()), float(begin.min())
-    size = span * min(1.0, REQUESTS / len(begin))
-    at = min(max(middle - size / 2, first), first + span - size)
+    span = last - first
+    size = span * min(1.0, REQUESTS / count)
+    at = min(max(float(run.total[c.FULLEST_S]) - size / 2, first), first + span - size)
     return at, at + size
 
 
 def serving_trace(run: Run, start_s: float, end_s: float) -> dict[str, Any]:
     """Requests that are inside between two times, each on a lane of its instance; waiting, reading, prefill, moving, decode."""
-    when = run.when
-    inside = np.flatnonzero(run.finished & (when[:, c.FINISH] >= start_s) & (when[:, c.ARRIVAL] <= end_s))
+    when, found = run.when, []
+    for part in parts(len(run), when, run.req):
+        there = done_in(run, part) & (when[part, c.FINISH] >= start_s) & (when[part, c.ARRIVAL] <= end_s)
+        found.append(part.start + np.flatnonzero(there))
+    inside = np.concatenate(found)
     inside = inside[np.argsort(when[inside, c.ARRIVAL], kind="stable")]
     lanes: dict[int, tuple[list[tuple[float, int]], list[int]]] = {}
     events: list[dict[str, Any]] = []

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from hwmodel.serve.requests import TARGETS, Array, Requests
+from hwmodel.serve.scratch import filled, parts
 from hwmodel.serve.spec import ClassSpec
 from hwmodel.spec.errors import InputError, did_you_mean, shortened
 
@@ -34,11 +35,10 @@ def classed(requests: Requests, classes: Mapping[str, ClassSpec]) -> Requests:
         raise InputError(f"no requests of class '{shortened(unknown[0], 40)}'{hint}")
     if not any(one.slo.limits() for one in classes.values()):
         return requests
-    limits: Array = np.full((len(requests), len(TARGETS)), np.nan)
+    limits: Array = np.full((len(requests.tiers), len(TARGETS)), np.nan)
     for name, one in classes.items():
-        own = requests.tier == requests.tiers.index(name)
         for target, limit in one.slo.limits().items():
-            limits[own, TARGETS.index(target)] = limit
+            limits[requests.tiers.index(name), TARGETS.index(target)] = limit
     return replace(requests, limits=limits)
 
 
@@ -51,10 +51,11 @@ def banded(requests: Requests, bands: Mapping[str, int | None]) -> Requests:
         For a prompt that is longer than all bands.
     """
     names, ends = tuple(bands), [float("inf") if most is None else most for most in bands.values()]
-    number = np.searchsorted(ends, requests.prompt, "left")
-    if (number == len(ends)).any():
-        longest = int(requests.prompt.max())
+    prompt = requests.prompt
+    longest = max(int(prompt[part].max()) for part in parts(len(requests), prompt)) if len(requests) else 0
+    if longest > ends[-1]:
         raise InputError(
             f"a prompt of {longest:,} tokens is in no class; leave the prompt of the last one, '{names[-1]}', open"
         )
-    return replace(requests, tier=number.astype(np.int64), tiers=names)
+    number = filled(len(requests), lambda part: np.searchsorted(ends, prompt[part], "left"), prompt, dtype=np.int64)
+    return replace(requests, tier=number, tiers=names)

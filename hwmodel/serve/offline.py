@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hwmodel.kernels.stack_distance import stack_depths
 from hwmodel.serve.requests import Array, Ints, Requests
+from hwmodel.serve.scratch import column, parts
 from hwmodel.serve.trace import Trace
 
 Flags = NDArray[np.bool_]
@@ -70,8 +71,11 @@ def unlimited_hit(requests: Requests, counted: Flags | None = None) -> float:
 
     counted : (requests,) those whose tokens count, although all leave theirs in the cache; all when absent
     """
-    which = slice(None) if counted is None else counted
-    return float(hit_tokens(requests)[which].sum() / requests.prompt[which].sum())
+    hits, had, total = hit_tokens(requests), 0, 0
+    for part in parts(len(requests), hits, requests.prompt, counted):
+        which = slice(None) if counted is None else counted[part]
+        had, total = had + int(hits[part][which].sum()), total + int(requests.prompt[part][which].sum())
+    return had / total
 
 
 def hit_tokens(requests: Requests) -> Ints:
@@ -79,13 +83,15 @@ def hit_tokens(requests: Requests) -> Ints:
     blocks, starts = requests.blocks, requests.starts
     if not len(blocks):
         return np.zeros(len(requests), np.int64)
-    known = np.zeros(blocks.max() + 1, bool)
-    counts = np.zeros(len(requests), np.int64)
-    for i, (begin, end) in enumerate(pairwise(starts.tolist())):
-        own = blocks[begin:end]
-        counts[i] = np.count_nonzero(known[own])
-        known[own] = True
-    return np.minimum(counts * requests.block_tokens, requests.prompt)
+    known = np.zeros(requests.distinct_blocks, bool)
+    found = column(len(requests), np.int64)
+    for part in parts(len(requests), found, blocks, starts, requests.prompt):
+        for i, (begin, end) in enumerate(pairwise(starts[part.start : part.stop + 1].tolist()), part.start):
+            own = blocks[begin:end]
+            found[i] = np.count_nonzero(known[own])
+            known[own] = True
+        found[part] = np.minimum(found[part] * requests.block_tokens, requests.prompt[part])
+    return found
 
 
 def _per_request(starts: Ints, hits: np.ndarray) -> Ints:

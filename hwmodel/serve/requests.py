@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.serve.scratch import filled, parts
+
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 TARGETS = ("ttft", "tpot", "e2e")
@@ -55,17 +57,30 @@ class Requests:
     """(n,) kind of forecast that a predictor made of the conversation's return as the call ended; row of `worth`."""
     worth: Worth | None = None
     limits: Array | None = None
-    """(n, targets) s: each request's own targets, in the order of `TARGETS`; NaN where that of all requests holds."""
+    """(tiers, targets) s: each class's own targets, in the order of `TARGETS`; NaN where that of all requests holds."""
 
     def __len__(self) -> int:
         return len(self.prompt)
 
+    @property
+    def waits(self) -> Ints:
+        """Which wait for another one."""
+        found = [part.start + np.flatnonzero(self.after[part] >= 0) for part in parts(len(self), self.after)]
+        return np.concatenate([np.zeros(0, np.int64), *found])
+
+    @property
+    def distinct_blocks(self) -> int:
+        """Ids of blocks, from 0."""
+        return 1 + max((int(self.blocks[part].max()) for part in parts(len(self.blocks), self.blocks)), default=-1)
+
     def first(self, n: int) -> Requests:
         """The first n of them."""
         keep: dict[str, Any] = {k: v[:n] if isinstance(v, np.ndarray) else v for k, v in vars(self).items()}
+        keep["limits"] = self.limits
         keep["starts"], keep["blocks"] = self.starts[: n + 1], self.blocks[: self.starts[min(n, len(self))]]
         return Requests(**keep)
 
     def scaled(self, rate: float) -> Requests:
         """The same requests arriving `rate` times as often; the gaps of closed loops stay."""
-        return Requests(**{**vars(self), "arrival_s": self.arrival_s / rate})
+        arrival = filled(len(self), lambda part: self.arrival_s[part] / rate, self.arrival_s)
+        return Requests(**{**vars(self), "arrival_s": arrival})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from hwmodel.serve import metrics
 from hwmodel.serve.doubt import doubtful
 from hwmodel.serve.engine import REASONS, Run
 from hwmodel.serve.requests import TARGETS
+from hwmodel.serve.scratch import filled, parts, whole_sum
 from hwmodel.serve.simulate import Answer
 from hwmodel.serve.spending import spent
 from hwmodel.serve.theory import checks
@@ -31,25 +34,25 @@ WORST = 0.02
 def to_dict(answer: Answer) -> dict[str, Any]:
     """Everything a reader of a simulation wants; seconds, bytes and tokens."""
     run = answer.run
-    done, refused = run.finished, run.rejected
+    done, refused = int(run.finished.sum()), int(run.rejected.sum())
     span = metrics.makespan_s(run)
-    finite = {name: value(run) for name, value in LATENCIES.items()}
-    moved = metrics.transfer_s(run)
+    latency = {name: _row(metrics.quantiles(metrics.finite(run, name))) for name in metrics.LATENCIES}
+    moved = latency.pop("transfer_s")
     good = metrics.within(run, answer.slo)
-    rate = int(run.req[done, c.OUTPUT].sum()) / span if span else 0.0
+    rate = metrics.finished_tokens(run) / span if span else 0.0
     bill, why = spent(answer, rate)
     floor = _floor(answer)
     found: dict[str, Any] = {
         "scenario": answer.service.scenario.name,
         "trace": run.requests.source,
         "requests": {
-            "in": len(run.requests), "finished": int(done.sum()), "rejected": int(refused.sum()),
-            "unfinished": int((~(done | refused)).sum()), "reasons": _reasons(run),
+            "in": len(run.requests), "finished": done, "rejected": refused,
+            "unfinished": len(run.requests) - done - refused, "reasons": _reasons(run),
         },
-        **{name: _row(metrics.quantiles(value[np.isfinite(value)])) for name, value in finite.items()},
+        **latency,
         "itl_s": _row(metrics.itl(run)),
         "ttft_slowest": metrics.slowest_parts(run),
-        "transfer_s": _row(metrics.quantiles(moved[np.isfinite(moved)])),
+        "transfer_s": moved,
         "sessions": _sessions(run, bill),
         "makespan_s": span,
         "output_tokens_per_s": rate,
@@ -72,11 +75,6 @@ def to_dict(answer: Answer) -> dict[str, Any]:
     return found
 
 
-LATENCIES = {
-    "ttft_s": metrics.ttft_s, "tpot_s": metrics.tpot_s, "e2e_s": metrics.e2e_s, "queue_s": metrics.queue_s,
-}  # fmt: skip
-
-
 def _sessions(run: Run, bill: dict[str, Any] | None) -> dict[str, Any] | None:
     """Time and cost of a session; None where the trace has none."""
     times = metrics.session_s(run)
@@ -93,29 +91,38 @@ def _row(quantiles: metrics.Quantiles | None) -> dict[str, float] | None:
 
 
 def _reasons(run: Run) -> dict[str, int]:
-    return {text: int(count) for code, text in REASONS.items() if (count := (run.req[run.rejected, c.REASON] == code).sum())}
+    counts = np.zeros(max(REASONS) + 1, np.int64)
+    for part in parts(len(run), run.req):
+        req = run.req[part]
+        counts += np.bincount(req[req[:, c.STATE] == c.REJECTED, c.REASON], minlength=len(counts))
+    return {text: int(counts[code]) for code, text in REASONS.items() if counts[code]}
 
 
 def _classes(answer: Answer, good: Flags) -> list[dict[str, Any]]:
     """Goodput of every class of requests under all targets of its own."""
     run, span, found = answer.run, metrics.makespan_s(answer.run), []
-    first, each = metrics.ttft_s(run), metrics.tpot_s(run)
     for i, name in enumerate(run.requests.tiers):
-        own = run.requests.tier == i
-        if not own.any():
+        own = filled(len(run), partial(_of_class, run, i), run.requests.tier, dtype=np.bool_)
+        if not (count := int(own.sum())):
             continue
         slo = dict(answer.slo)
         if run.requests.limits is not None:
-            limits = run.requests.limits[np.argmax(own)]  # those of a class are the same
+            limits = run.requests.limits[i]
             slo |= {target: float(limit) for target, limit in zip(TARGETS, limits, strict=True) if np.isfinite(limit)}
+        met = sum(int((good[part] & own[part]).sum()) for part in parts(len(run), good, own))
+        finished = sum(int((own[part] & metrics.done_in(run, part)).sum()) for part in parts(len(run), run.req, own))
         found.append({
-            "class": name, "requests": int(own.sum()), "finished": int(run.finished[own].sum()),
-            "slo": {f"{target}_s": limit for target, limit in slo.items()}, "share": float(good[own].mean()),
-            "requests_per_s": int(good[own].sum()) / span if span else 0.0,
-            "ttft_s": _row(metrics.quantiles(first[own & np.isfinite(first)])),
-            "tpot_s": _row(metrics.quantiles(each[own & np.isfinite(each)])),
+            "class": name, "requests": count, "finished": finished,
+            "slo": {f"{target}_s": limit for target, limit in slo.items()}, "share": met / count,
+            "requests_per_s": met / span if span else 0.0,
+            "ttft_s": _row(metrics.quantiles(metrics.finite(run, "ttft_s", own))),
+            "tpot_s": _row(metrics.quantiles(metrics.finite(run, "tpot_s", own))),
         })  # fmt: skip
     return found
+
+
+def _of_class(run: Run, number: int, part: slice) -> Flags:
+    return np.asarray(run.requests.tier[part] == number)
 
 
 def _tiers(answer: Answer) -> list[dict[str, Any]]:
@@ -180,8 +187,11 @@ def _pools(answer: Answer) -> list[dict[str, Any]]:
 def _floor(answer: Answer) -> dict[str, float]:
     """The physical floor of the requests served: the mean prompt, less what was cached of it, and one sequence decoding."""
     run = answer.run
-    served = run.finished if run.finished.any() else np.ones(len(run.requests), dtype=bool)
-    mean = int(run.requests.prompt[served].mean())
+    total = count = 0
+    for part in parts(len(run), run.req, run.requests.prompt):
+        served = metrics.done_in(run, part)
+        total, count = total + int(run.requests.prompt[part][served].sum()), count + int(served.sum())
+    mean = int(total / count) if count else int(whole_sum(run.requests.prompt) / len(run))
     cached = int(mean * metrics.hit_rate(run))
 
     def ideal(role: str, **work: Any) -> float:
@@ -205,37 +215,59 @@ def warnings(answer: Answer) -> list[str]:
                          f"{said.worst:.1%} off exact pricing, the mean {said.mean:.2%}")  # fmt: skip
         doubts = [doubt_of(pool.chip.name, pool.stack, pool.calibration) for pool in kind.scenario.cluster.pools]
         found += [doubt for doubt in doubts if doubt]
-    lost = int(answer.run.rejected.sum())
+    run = answer.run
+    lost = int(run.rejected.sum())
     if lost:
-        found.append(f"{lost} of {len(answer.run.requests)} requests were rejected: " + "; ".join(_reasons(answer.run)))
-    model, sizes = answer.service.scenario.model, answer.run.requests
-    beyond = int((sizes.prompt + sizes.output > model.max_context).sum()) if model.max_context else 0
+        found.append(f"{lost} of {len(run)} requests were rejected: " + "; ".join(_reasons(run)))
+    model, sizes = answer.service.scenario.model, run.requests
+    pieces = parts(len(run), sizes.prompt, sizes.output) if model.max_context else ()
+    beyond = sum(int((sizes.prompt[part] + sizes.output[part] > model.max_context).sum()) for part in pieces)
     if beyond:
         found.append(f"{beyond} of {len(sizes)} requests are longer than the {model.max_context:,} tokens that {model.name} "
                      "was made for: an engine would reject or cut them; here they are served whole")  # fmt: skip
     if answer.found is not None and not answer.found["met"]:
-        found.append(f"no size that was tried makes {100 * answer.found['share']:.4g} % of the requests good")
+        found.append(_unmet(answer.found))
+    unused = [kind.name for kind in answer.kinds if float(kind.scenario.economics.utilisation) != 1]
+    if unused:
+        found.append(f"{', '.join(unused)}: economics.utilisation is not used here: the run itself says when chips wait, and "
+                     "all of its time is paid for")  # fmt: skip
     return list(dict.fromkeys(found))
 
 
-def rows(answer: Answer) -> list[dict[str, Any]]:
+def _unmet(searched: Mapping[str, Any]) -> str:
+    """That a search found nothing, and how far it looked."""
+    wanted = f"{100 * searched['share']:.4g} % of the requests good"
+    if searched["what"] != "rate":
+        return f"no size that was tried makes {wanted}"
+    return (
+        f"no rate makes {wanted}: even at {searched['rate_scale']:.2g} times the rate, where requests hardly ever meet, "
+        f"{searched['goodput_share']:.1%} are; the targets are below what one request alone takes, see the physical floor"
+    )
+
+
+def rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """One row per request, in the order of the trace; empty where it was rejected."""
-    run = answer.run
-    latencies = {name: value(run) for name, value in LATENCIES.items()}
-    parts, good = metrics.ttft_parts(run), metrics.within(run, answer.slo)
-    found = []
-    for i in range(len(run.requests)):
-        row: dict[str, Any] = {
-            "request": i, "class": run.requests.tiers[run.requests.tier[i]], "arrival_s": float(run.when[i, c.ARRIVAL]),
-            "prompt": int(run.requests.prompt[i]), "output": int(run.requests.output[i]),
-            "session": int(run.requests.session[i]),
-        }  # fmt: skip
-        row |= {name: float(value[i]) if np.isfinite(value[i]) else None for name, value in latencies.items()}
-        row |= {f"ttft_{name}_s": float(part[i]) if np.isfinite(part[i]) else None for name, part in parts.items()}
-        row |= {"good": bool(good[i]), "cached_tokens": max(0, int(run.req[i, c.HIT])),
-                "loaded_tokens": int(run.req[i, c.LOADED]),
-                "load_s": float(run.when[i, c.LOADING_S]), "transfer_s": float(run.when[i, c.TRANSFER_S]),
-                "preempted": int(run.req[i, c.PREEMPTED]),
-                "instance": int(run.req[i, c.AT]), "rejected": REASONS.get(int(run.req[i, c.REASON]), "")}  # fmt: skip
-        found.append(row)
-    return found
+    run, good = answer.run, metrics.within(answer.run, answer.slo)
+    names = ("ttft_s", "tpot_s", "e2e_s", "queue_s")
+    for part in parts(len(run), run.when, run.req, run.requests.prompt, run.requests.output):
+        latencies = {name: metrics.LATENCIES[name](run, part) for name in names}
+        pieces = metrics.ttft_parts(run, part)
+        for place, i in enumerate(range(part.start, part.stop)):
+            row: dict[str, Any] = {
+                "request": i, "class": run.requests.tiers[run.requests.tier[i]], "arrival_s": float(run.when[i, c.ARRIVAL]),
+                "prompt": int(run.requests.prompt[i]), "output": int(run.requests.output[i]),
+                "session": int(run.requests.session[i]),
+            }  # fmt: skip
+            row |= {name: _known(value[place]) for name, value in latencies.items()}
+            row |= {f"ttft_{name}_s": _known(value[place]) for name, value in pieces.items()}
+            yield row | {
+                "good": bool(good[i]), "cached_tokens": max(0, int(run.req[i, c.HIT])),
+                "loaded_tokens": int(run.req[i, c.LOADED]), "load_s": float(run.when[i, c.LOADING_S]),
+                "transfer_s": float(run.when[i, c.TRANSFER_S]), "preempted": int(run.req[i, c.PREEMPTED]),
+                "instance": int(run.req[i, c.AT]),
+                "rejected": REASONS.get(int(run.req[i, c.REASON]), ""),
+            }  # fmt: skip
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -11,16 +11,17 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hwmodel.economics import cost
 from hwmodel.serve.doubt import doubtful
 from hwmodel.serve.metrics import makespan_s, within
 from hwmodel.serve.ratio import mix, mixes
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.simulate import Answer, Kind, Service, answer, kinds_of
+from hwmodel.serve.spending import Rates, rates, spent
 from hwmodel.spec.errors import InputError
 
 GOOD = 0.9
@@ -29,6 +30,8 @@ MOST = 1024
 """Instances a search goes up to."""
 BATCHES = 20
 """Of one trace, to tell how sure its share of good requests is."""
+SLOWEST, FASTEST = 2.0**-14, 2.0**14
+"""Factors on the rate within which a search looks: requests that hardly ever meet, and all at once."""
 FINE = 1.01
 """Factor between rates at which a search ends."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
@@ -48,6 +51,8 @@ class Tried:
     """Ends of its 95 % interval."""
     good_per_s: float
     """Good requests per second, mean."""
+    usd_per_hour: float
+    """Of the first run, as a plain simulation says; the fleet's chips where a price is not known."""
 
     def row(self) -> dict[str, Any]:
         """As a table shows it."""
@@ -56,7 +61,7 @@ class Tried:
         count = sum(g.instances for g in self.first.run.fleet.groups)
         return {"instances": count, **sides, "chips": self.first.service.chips, "rate_scale": self.scale,
                 "goodput_share": self.good, "goodput_low": self.low, "goodput_high": self.high,
-                "good_per_s": self.good_per_s, "usd_per_hour": hourly(self)}  # fmt: skip
+                "good_per_s": self.good_per_s, "usd_per_hour": self.usd_per_hour}  # fmt: skip
 
 
 def interval(shares: Sequence[float]) -> tuple[float, float, float]:
@@ -80,6 +85,11 @@ class Bench:
     """Of the requests that must be good."""
     tried: list[Tried] = field(default_factory=list)
 
+    @cached_property
+    def rates(self) -> list[tuple[Rates | None, str]]:
+        """What instances of each kind cost and draw."""
+        return [rates(kind) for kind in self.kinds]
+
     def at(self, service: Service, scale: float) -> Tried:
         """Serve the requests of all seeds with a fleet, side by side."""
         with ThreadPoolExecutor(min(len(self.works), os.cpu_count() or 1)) as pool:
@@ -91,7 +101,9 @@ class Bench:
         _, low, high = interval(parts)
         mean = float(np.mean([each.mean() for each in good]))
         rate = float(np.mean([each.sum() / (makespan_s(one.run) or 1.0) for each, one in zip(good, found, strict=True)]))
-        tried = Tried(found[0], scale, mean, min(low, mean), max(high, mean), rate)
+        bill, _ = spent(found[0], 0.0, self.rates)
+        usd = bill["usd_per_hour"] if bill else float(service.chips)
+        tried = Tried(found[0], scale, mean, min(low, mean), max(high, mean), rate, usd)
         self.tried.append(tried)
         return tried
 
@@ -148,7 +160,11 @@ def fastest(bench: Bench) -> Tried:
 
     scale, best = 1.0, at(1.0)
     step = 2.0 if best.good >= bench.share else 0.5
-    while 1e-4 < scale < 1e4:
+    if step < 1:
+        alone = at(SLOWEST)
+        if alone.good < bench.share:
+            return alone
+    while SLOWEST < scale < FASTEST:
         scale *= step
         tried = at(scale)
         if (tried.good >= bench.share) != (step > 1):
@@ -173,17 +189,6 @@ def cheapest(bench: Bench) -> Tried:
         return known[prefills, decodes].good >= bench.share
 
     found = [known[pair] for pair in mixes(good)]
-    return (
-        min(found, key=lambda one: (hourly(one), one.first.service.chips)) if found else max(bench.tried, key=lambda t: t.good)
-    )
-
-
-def hourly(tried: Tried) -> float:
-    """USD per hour of a fleet; its chips where a price is not known."""
-    usd = 0.0
-    for group, kind in zip(tried.first.run.fleet.groups, tried.first.kinds, strict=True):
-        spent, _ = cost(kind.scenario.cluster, 1.0, kind.scenario.economics)
-        if spent is None:
-            return float(tried.first.service.chips)
-        usd += spent.usd_per_hour * group.instances
-    return usd
+    if not found:
+        return max(bench.tried, key=lambda tried: tried.good)
+    return min(found, key=lambda tried: (tried.usd_per_hour, tried.first.service.chips))

@@ -18,6 +18,7 @@ from hwmodel.serve.metrics import within
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.returns import HORIZON_S
 from hwmodel.serve.schedulers import Scheduler
+from hwmodel.serve.scratch import whole_sum
 from hwmodel.serve.spec import BANDS, ClassSpec, Serving, Side, TierSpec, ascend, predictor_of, scheduler_of
 from hwmodel.serve.steps import Steps, step_tables
 from hwmodel.serve.synthetic import generate
@@ -159,7 +160,8 @@ def kinds_of(service: Service, requests: Requests) -> tuple[Kind, ...]:
     if not len(requests):
         raise InputError("no requests: the trace is empty")
     s = service.serving
-    context = max(1, int((requests.prompt + requests.output / 2).mean()))
+    prompts, outputs = (whole_sum(tokens) for tokens in (requests.prompt, requests.output))
+    context = max(1, int((prompts + outputs / 2) / len(requests)))
     at = ("serving", "scheduler")
     if s.prefill is None or s.decode is None:
         rule = scheduler_of(s.scheduler, service.document, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from hwmodel.economics.step import Cost, rented
 from hwmodel.kernels import serving_columns as c
 from hwmodel.run import run as run_step
 from hwmodel.serve.engine import Run
-from hwmodel.serve.metrics import makespan_s
+from hwmodel.serve.metrics import finished_tokens, makespan_s
 from hwmodel.serve.simulate import Answer, Kind
 from hwmodel.spec.number import Number
 
@@ -58,18 +59,20 @@ def _electricity(cost: Cost) -> float:
     return sum(pool.electricity_usd_per_hour for pool in cost.pools)
 
 
-def spent(answer: Answer, tokens_per_s: float) -> tuple[dict[str, Any] | None, str]:
+def spent(
+    answer: Answer, tokens_per_s: float, known_rates: Sequence[tuple[Rates | None, str]] = ()
+) -> tuple[dict[str, Any] | None, str]:
     """Dollars and joules of a run, per hour and per million output tokens; None and the reason where a price is not known.
 
     An instance draws what a prompt's step does for as long as its prompt tokens take in such steps, what a decode step does for
-    the rest of the time it computes, and idle power else.
+    the rest of the time it computes, and idle power else. `known_rates` are those of the answer's kinds, where they are known.
     """
     run = answer.run
-    span, tokens = makespan_s(run), int(run.req[run.finished, c.OUTPUT].sum())
+    span, tokens = makespan_s(run), finished_tokens(run)
     hourly = busy_usd = joules = 0.0
     known = True
     for index, (group, kind) in enumerate(zip(run.fleet.groups, answer.kinds, strict=True)):
-        each, why = rates(kind)
+        each, why = known_rates[index] if known_rates else rates(kind)
         if each is None:
             return None, why
         own = run.group == index

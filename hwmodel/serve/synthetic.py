@@ -12,10 +12,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodel.model.block import Count, Size
-from hwmodel.serve.readers.closed import Call, closed_loop
+from hwmodel.serve.readers.closed import Call, Calls, closed_loop
 from hwmodel.serve.readers.gather import open_loop
-from hwmodel.serve.readers.prefix import rebuilt
+from hwmodel.serve.readers.prefix import begun
 from hwmodel.serve.requests import Array, Ints, Requests
+from hwmodel.serve.scratch import column, filled, parts, same
 from hwmodel.serve.trace import Trace
 from hwmodel.spec.schema import PerSecond, Seconds, Spec
 
@@ -130,27 +131,33 @@ def generate(spec: Synthetic) -> Trace:
     arrival = arrivals(when, int(count or 0), float(spec.rate_per_s), spec.cv)
     source = f"synthetic ({spec.kind}, seed {spec.seed})"
     if spec.agents is not None:
-        calls: list[Call] = []
+        calls = Calls()
         chains = itertools.count()
-        for session, start in enumerate(arrival.tolist()):
-            _session(spec, spec.agents, what, session, start, calls, chains)
+        for session in range(len(arrival)):
+            _session(spec, spec.agents, what, session, float(arrival[session]), calls, chains)
         tiers = ("agent", "sub-agent") if spec.agents.sub_agents else ("agent",)
         return closed_loop(calls, spec.block, source, tiers, shared=spec.shared)
     n = len(arrival)
-    prompt, output = spec.prompt.draw(what, n) + spec.shared, spec.output.draw(what, n)
-    none = np.full(n, -1, np.int64)
-    starts, blocks = np.zeros(n + 1, np.int64), np.empty(0, np.int64)
+    prompt = filled(n, lambda part: spec.prompt.draw(what, part.stop - part.start) + spec.shared, dtype=np.int64)
+    output = filled(n, lambda part: spec.output.draw(what, part.stop - part.start), dtype=np.int64)
+    starts, blocks = same(0, n + 1), np.empty(0, np.int64)
     if spec.shared:
-        starts, blocks = rebuilt(prompt, np.zeros_like(prompt), np.arange(n), none, spec.block, spec.shared)
-    return open_loop(arrival, prompt=prompt, output=output, session=none, tier=np.zeros(n, np.int64), starts=starts,
+        starts, blocks = begun(prompt, spec.block, spec.shared)
+    return open_loop(arrival, prompt=prompt, output=output, session=same(-1, n), tier=same(0, n), starts=starts,
                      blocks=blocks, block_tokens=spec.block, source=source)  # fmt: skip
 
 
 def arrivals(rng: np.random.Generator, count: int, rate_per_s: float, cv: float = 1.0) -> Array:
     """(count,) s: arrivals of a renewal process with Gamma times between them, from the first at 0."""
-    shape = cv**-2
-    gaps = rng.gamma(shape, 1 / shape, count)
-    return np.asarray((np.cumsum(gaps) - gaps[:1]) / rate_per_s)
+    shape, found = cv**-2, column(count)
+    first = last = 0.0
+    for part in parts(count, found):
+        gaps = rng.gamma(shape, 1 / shape, part.stop - part.start)
+        first = first or float(gaps[0])
+        gaps[0] += last
+        times = np.cumsum(gaps)
+        found[part], last = (times - first) / rate_per_s, float(times[-1])
+    return found
 
 
 def started(trace: Trace, sessions_per_s: float, seed: int = 0, cv: float = 1.0) -> Trace:
@@ -168,7 +175,7 @@ def started(trace: Trace, sessions_per_s: float, seed: int = 0, cv: float = 1.0)
     return replace(trace, requests=Requests(**moved), end_s=trace.end_s + shift)
 
 
-def _session(spec: Synthetic, agents: Agents, rng: np.random.Generator, session: int, start_s: float, calls: list[Call],
+def _session(spec: Synthetic, agents: Agents, rng: np.random.Generator, session: int, start_s: float, calls: Calls,
              chains: Iterator[int]) -> None:  # fmt: skip
     """Append the calls of one session."""
     count = int(agents.calls.draw(rng, 1)[0])
@@ -185,7 +192,7 @@ def _session(spec: Synthetic, agents: Agents, rng: np.random.Generator, session:
         step = "end_turn" if ends[k] else "tool_use"
         calls.append(Call(prompt, int(output[k]), cached, step, session, chain, 0, after, gap_s, 0.0, start_s))
         if agents.sub_agents and begun[k]:
-            _below(agents.sub_agents, agents, spec, rng, calls, next(chains))
+            _below(agents.sub_agents, agents, spec, rng, calls, session, next(chains))
         after, gap_s = (len(calls) - 1, float(pause[k]))
         grown = prompt + int(output[k] + appended[k])
         over = agents.context_max is not None and grown > agents.context_max
@@ -193,12 +200,13 @@ def _session(spec: Synthetic, agents: Agents, rng: np.random.Generator, session:
         cached, prompt = (first, anew) if over else (prompt, grown)
 
 
-def _below(sub: SubAgents, agents: Agents, spec: Synthetic, rng: np.random.Generator, calls: list[Call], chain: int) -> None:
+def _below(sub: SubAgents, agents: Agents, spec: Synthetic, rng: np.random.Generator, calls: Calls, session: int,
+           chain: int) -> None:  # fmt: skip
     """Append the calls of one sub-agent, which starts when the last call ends."""
     count = int(sub.calls.draw(rng, 1)[0])
     output, appended, pause = spec.output.draw(rng, count), agents.appended.draw(rng, count), agents.tool.draw(rng, count)
     prompt, cached, gap_s = int(sub.prompt.draw(rng, 1)[0]), 0, 0.0
     for k in range(count):
         step = "end_turn" if k == count - 1 else "tool_use"
-        calls.append(Call(prompt, int(output[k]), cached, step, calls[-1].session, chain, 1, len(calls) - 1, gap_s))
+        calls.append(Call(prompt, int(output[k]), cached, step, session, chain, 1, len(calls) - 1, gap_s))
         cached, prompt, gap_s = prompt, prompt + int(output[k] + appended[k]), float(pause[k])

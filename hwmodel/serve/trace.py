@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hwmodel.serve.requests import Array, Ints, Requests
+from hwmodel.serve.scratch import same
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,13 @@ class Trace:
 
 def bare(requests: Requests) -> Trace:
     """The requests alone as a trace; a session is one conversation and nothing is known of how a call ended."""
-    none = np.zeros(len(requests), np.int64)
+    none = same(0, len(requests))
     return Trace(requests, ended(requests), requests.session, none, none)
 
 
 def ended(requests: Requests) -> Array:
     """(n,) s: the end of each request as those that wait for it tell: their arrival less their gap; else its own arrival."""
     end = requests.arrival_s.copy()
-    waits = np.flatnonzero(requests.after >= 0)
+    waits = requests.waits
     np.maximum.at(end, requests.after[waits], requests.arrival_s[waits] - requests.gap_s[waits])
     return end

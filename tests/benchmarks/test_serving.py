@@ -1,7 +1,9 @@
-"""How fast requests are simulated, in one warm process on one core (pytest-benchmark)."""
+"""How fast requests are simulated, in one warm process on one core (pytest-benchmark), and in how much memory."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -54,3 +56,42 @@ def test_serve_w1(shared: Path, scheduler: str, benchmark: Any) -> None:
     assert run.finished.all()
     if benchmark.stats:
         benchmark.extra_info["requests_per_s"] = len(work) / benchmark.stats["mean"]
+
+
+LONG = """
+import sys
+from hwmodel.serve.result import to_dict
+from hwmodel.serve.simulate import answer, kinds_of, load_service, requests_of
+
+TRACE = ("serving.trace={kind: poisson, rate: 40 /s, requests: %d, prompt: {mean: 500, sigma: 1, max: 8000}, "
+         "output: {mean: 5, sigma: 1, max: 100}}")
+
+def status(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
+
+def serve(count):
+    service = load_service("w1_llama_8b_h100", [TRACE % count])
+    return to_dict(answer(service, requests_of(service), None, kinds))
+
+first = load_service("w1_llama_8b_h100", [TRACE % 1000])
+kinds = kinds_of(first, requests_of(first))  # step tables: the same for any trace
+serve(70_000)  # compiles, loads, and has more than one part
+before = status("VmRSS")
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # the peak begins anew
+assert serve(int(sys.argv[1]))["requests"]["finished"] == int(sys.argv[1])
+print(status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel tells the peak of resident memory on Linux")
+def test_memory_grows_with_the_requests_that_are_there_and_not_with_the_trace() -> None:
+    """Peak of all resident memory, pages of scratch files included, of 100,000 and of 1,000,000 requests at one rate."""
+    counts = 100_000, 1_000_000
+    found = [int(subprocess.run([sys.executable, "-c", LONG, str(count)], check=True, capture_output=True, text=True).stdout)
+             for count in counts]  # fmt: skip
+    each = (found[1] - found[0]) / (counts[1] - counts[0])
+    print(f"peak above a warm process: {found[0] / 1e6:.1f} and {found[1] / 1e6:.1f} MB, {each:.2f} bytes a request more")
+    assert each < 10
+    assert found[1] < 24e6

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hwmodel.serve.readers.closed import Call, closed_loop
+from hwmodel.serve.readers.closed import Call, Calls, closed_loop
 from hwmodel.serve.readers.lines import Faults, csv_rows, real, whole
+from hwmodel.serve.readers.table import Table, grouped, picked
+from hwmodel.serve.selection import kept, median
 from hwmodel.serve.trace import Trace
 
 NAME = "agentic"
@@ -29,6 +30,8 @@ COLUMNS = (
 )
 NEEDS = (frozenset(COLUMNS),)
 BLOCK_TOKENS = 64
+WHOLE = ("idx", "depth", "prompt", "output", "cached", "stop")
+REAL = ("t_s", "api_s", "think_s")
 
 
 @dataclass
@@ -55,26 +58,30 @@ def read(path: Path, columns: Sequence[str] = ()) -> Trace:
     the file: it grows from row to row as `t_s` does). There the starts hold, and the unstated duration is the median of the
     stated ones, or the whole time between the starts if that is shorter. A call without output counts as one token.
     """
-    faults = Faults(path)
-    runs: dict[str, list[_Row]] = {}
+    faults, rows = Faults(path), Table(run="q", **dict.fromkeys(WHOLE, "q"), **dict.fromkeys(REAL, "d"))
+    runs: dict[str, int] = {}
+    stops: dict[str, int] = {}
     for line, (name, idx, depth, at, prompt, output, cached, stop, api, think) in csv_rows(path, COLUMNS, faults):
         with faults.at(line):
             tokens = whole(prompt, "in_tokens")
             had = whole(cached, "cached_prefix_tokens", 0)
             if had > tokens:
                 raise ValueError(f"cached_prefix_tokens: {had} is more than the {tokens} of the prompt")
-            call = Call(tokens, max(1, whole(output, "out_tokens", 0)), had, stop.strip())
-            row = _Row(whole(idx, "idx", 0), whole(depth, "depth", 0), real(at, "t_s"), call,
-                       _time(api, "api_time_s"), _time(think, "think_time_s"))  # fmt: skip
-            runs.setdefault(name, []).append(row)
+            made, number, deep = max(1, whole(output, "out_tokens", 0)), whole(idx, "idx", 0), whole(depth, "depth", 0)
+            times = real(at, "t_s"), _time(api, "api_time_s"), _time(think, "think_time_s")
+            rows.add(runs.setdefault(name, len(runs)), number, deep, tokens, made, had,
+                     stops.setdefault(stop.strip(), len(stops)), *times)  # fmt: skip
     faults.stop(len(runs))
-    calls: list[Call] = []
-    chain = 0
-    stated = [row.api_s for rows in runs.values() for row in rows if not math.isnan(row.api_s)]
-    usual = statistics.median(stated) if stated else 0.0
-    for session, rows in enumerate(runs.values()):
-        chain = _linked(rows, session, chain, len(calls), usual)
-        calls += [row.call for row in rows]
+    table = rows.columns()
+    stated = kept(len(rows), lambda part: table["api_s"][part], table["api_s"])
+    usual = median(stated) if len(stated) else 0.0
+    calls, chain, names = Calls(), 0, list(stops)
+    for session, which in enumerate(grouped(table["run"])):
+        run = [_Row(number, deep, at, Call(tokens, made, had, names[stop]), api, think)
+               for number, deep, tokens, made, had, stop, at, api, think in picked(table, which)]  # fmt: skip
+        chain = _linked(run, session, chain, len(calls), usual)
+        for row in run:
+            calls.append(row.call)
     return closed_loop(calls, BLOCK_TOKENS, f"{path.name} (agent runs)", ("agent", "sub-agent"))
 
 

@@ -32,13 +32,9 @@ def read(path: Path, columns: Sequence[str] = ()) -> Trace:
             ns = clock_ns(stamp)
             first = first or ns  # integers: a float of this size would lose the digits behind the microsecond
             rows.add((ns - first) / 1e9, whole(prompt, "ContextTokens"), whole(output, "GeneratedTokens"), tier=label(kind))
-    faults.stop(len(rows.prompt))
-    early = min(rows.arrival_s)
-    if early < 0:
-        for i, arrival in enumerate(rows.arrival_s):
-            rows.arrival_s[i] = arrival - early
-    midnight = math.fmod(first / 1e9 + early, DAY_S)
-    return rows.made(path, faults, "Azure", midnight_s=midnight)
+    faults.stop(len(rows))
+    midnight = math.fmod(first / 1e9 + rows.first_s, DAY_S)
+    return rows.made(path, faults, "Azure", midnight_s=midnight, zero_s=min(rows.first_s, 0.0))
 
 
 def clock_ns(text: str) -> int:
