@@ -62,9 +62,7 @@ def test_a_kernel_that_is_compiled_here_is_not_given_to_a_helper(tmp_path: Path)
 
 
 def test_a_helper_ends_when_it_is_asked_nothing_more() -> None:
-    helper = subprocess.run(
-        [sys.executable, "-P", "-c", ahead.HELPER], check=True, input="", capture_output=True, text=True, timeout=60
-    )
+    helper = subprocess.run(ahead.HELPER, check=True, input="", capture_output=True, text=True, timeout=60)
     assert (helper.stdout, helper.stderr) == ("", "")
 
 

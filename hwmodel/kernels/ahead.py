@@ -22,12 +22,13 @@ from hwmodel.kernels import announce_compiling
 from hwmodel.kernels.linked import INTERPRETED
 from hwmodel.kernels.typing_memo import keep_types
 
-HELPER = """
+WORK = """
 from hwmodel.kernels import start_without_blas
 start_without_blas()
 from hwmodel.kernels.ahead import help_out
 help_out()
 """
+HELPER = (sys.executable, "-P", "-c", WORK)
 PRICE = "f3 f2 i2 f3 f3 f3"
 FEATURES = "f3 f2 f3 f3"
 NUMBERS = {"i": types.int64, "j": types.int32, "f": types.float64, "g": types.float32}
@@ -84,7 +85,7 @@ def found(name: str) -> Any:
 class Helpers:
     """Processes that compile kernels which the cache does not have, one each at a time, until all are taken."""
 
-    def __init__(self, names: Iterable[str], most: int, command: tuple[str, ...] = (sys.executable, "-P", "-c", HELPER)) -> None:
+    def __init__(self, names: Iterable[str], most: int, command: tuple[str, ...] = HELPER) -> None:
         self.command = command
         self.lock = threading.Lock()
         self.ready: dict[str, threading.Event] = {}
