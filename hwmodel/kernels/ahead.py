@@ -48,17 +48,17 @@ TAKES = {
     "attention_prefill.features": FEATURES,
     "experts.features": FEATURES,
     "gemm.features": FEATURES,
-    "correction.correct": "f3 i2 f3 f3 i2 i1 f1 f3",
-    "schedule.exact": "i1 i1 i1 i1 i1 i1 i1 i1 f1 i0 i0 i0 f2 f2",
+    "correction.corrected": "f3 i2 f3 f3 i2 i1 f1 i2 f2 f2 f3",
+    "schedule.scheduled": "i1 i1 i1 i1 i1 i1 i1 i1 f1 i0 i0 i1 i2 f1 f2 f2",
     "tokens.steady": "i0 tokens.Way f1 i0 f1 i1 i3 f2 f2 f1",
     "serving_steps.steps_s": "serving_columns.Serving f2 f1",
     "serving_loop.serve": "serving_columns.Serving i1 i0 i0",
 }
 """Kernels that Python calls, and with what: a letter of `NUMBERS` and how many dimensions, 0 for a number; a named tuple."""
-STEP = ("schedule.exact", "stream.price", "gemm.price", "experts.price")
-PERIOD = ("schedule.exact", "tokens.steady", *STEP[1:])
-SERVING = ("serving_loop.serve", "correction.correct", "serving_steps.steps_s", *STEP)
-CORRECTION = ("correction.correct",)
+STEP = ("schedule.scheduled", "stream.price", "gemm.price", "experts.price")
+PERIOD = ("schedule.scheduled", "tokens.steady", *STEP[1:])
+SERVING = ("serving_loop.serve", "correction.corrected", "serving_steps.steps_s", *STEP)
+CORRECTION = ("correction.corrected",)
 NOTHING: tuple[str, ...] = ()
 """What is compiled for a step, its period, a trace of requests, corrections: what takes long and is needed late first."""
 MOST_HELPERS = 3
