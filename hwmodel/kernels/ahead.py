@@ -52,12 +52,12 @@ TAKES = {
     "schedule.scheduled": "i1 i1 i1 i1 i1 i1 i1 i1 f1 i0 i0 i1 i2 f1 f2 f2",
     "tokens.steady": "i0 tokens.Way f1 i0 f1 i1 i3 f2 f2 f1",
     "serving_steps.steps_s": "serving_columns.Serving f2 f1",
-    "serving_loop.serve": "serving_columns.Serving i1 i0 i0",
+    "serving_loop.loop": "serving_columns.Serving i1 i0 i0 f1 i1 i1 f1 i1 i1 i1 i1",
 }
 """Kernels that Python calls, and with what: a letter of `NUMBERS` and how many dimensions, 0 for a number; a named tuple."""
 STEP = ("schedule.scheduled", "stream.price", "gemm.price", "experts.price")
 PERIOD = ("schedule.scheduled", "tokens.steady", *STEP[1:])
-SERVING = ("serving_loop.serve", "correction.corrected", "serving_steps.steps_s", *STEP)
+SERVING = ("serving_loop.loop", "correction.corrected", "serving_steps.steps_s", *STEP)
 CORRECTION = ("correction.corrected",)
 NOTHING: tuple[str, ...] = ()
 """What is compiled for a step, its period, a trace of requests, corrections: what takes long and is needed late first."""

@@ -1,9 +1,9 @@
 """The event loop of serving: instances on one clock. Deterministic: ties go by kind of event, then by number."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.reference import by_reference
 from hwmodel.kernels.schedule import pop, push
 from hwmodel.kernels.serving_admit import join
@@ -123,18 +123,30 @@ def loaded(s: Serving, r: int) -> int:
     return k
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
 def serve(s: Serving, arrivals: np.ndarray, routing: int, limit: int) -> int:
     """Run until nothing is left to happen; the number of iterations, -1 when there were more than `limit` (no progress).
 
     arrivals : (open,) int, requests that arrive at their own time (``when[:, ARRIVAL]``, s), in order of it
     """
-    s = by_reference(s)
     n, instances = s.req.shape[0], s.inst.shape[0]
-    ready, heap, order = np.zeros(n), np.zeros(n, np.int64), np.arange(n)
-    ends, running, rank = np.zeros(instances), np.zeros(instances, np.int64), np.arange(instances)
-    touched = np.zeros(instances, np.int64)
-    done = np.zeros(s.batch.shape[1], np.int64)
+    queues = np.zeros(n), np.zeros(n, np.int64), np.arange(n)
+    clocks = np.zeros(instances), np.zeros(instances, np.int64), np.arange(instances)
+    touched, done = np.zeros(instances, np.int64), np.zeros(s.batch.shape[1], np.int64)
+    return int(loop(s, arrivals, routing, limit, *queues, *clocks, touched, done))
+
+
+@bare
+def loop(
+    s: Serving, arrivals: np.ndarray, routing: int, limit: int, ready: np.ndarray, heap: np.ndarray, order: np.ndarray,
+    ends: np.ndarray, running: np.ndarray, rank: np.ndarray, touched: np.ndarray, done: np.ndarray,
+) -> int:  # fmt: skip
+    """As `serve`, in room that is given.
+
+    ready (s), heap, order : (requests,) zeros, zeros and 0, 1, ...; ends (s), running, rank : the same of instances; touched :
+    (instances,) int; done : (sequences of a batch,) int
+    """
+    s = by_reference(s)
+    instances = s.inst.shape[0]
     pairs = False
     for k in range(instances):
         pairs = pairs or s.inst[k, c.ROLE] == c.DECODE_ONLY
