@@ -34,6 +34,7 @@ from hwmodel.sweep.numbers import Numbers
 from hwmodel.sweep.pareto import best, front
 from hwmodel.sweep.point import scenario_at
 from hwmodel.sweep.space import Space, load_space, space_from
+from hwmodel.sweep.store import Store
 from hwmodel.sweep.structures import structure
 from hwmodel.timeline import periods
 
@@ -432,3 +433,31 @@ def test_ctrl_c_ends_with_what_is_done(tmp_path: Path, small_file: Path) -> None
     assert "Traceback" not in errors
     assert json.loads(text)["stopped"]
     assert len(out.read_text().splitlines()) == 1 + json.loads(text)["evaluated"]
+
+
+@pytest.mark.parametrize("moment", ["csv", "manifest"])
+def test_ctrl_c_while_a_chunk_is_written_leaves_it_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """The file, its manifest and the answer say the same points, whenever the signal comes."""
+    space = space_of({**SMALL, "random": {"points": 5 * CHUNK}})
+    out = tmp_path / "points.csv"
+    add, note = Store.add, Store._note
+
+    def interrupted(self: Store, *given: Any) -> None:
+        if moment == "csv":
+            signal.raise_signal(signal.SIGINT)
+        add(self, *given)
+
+    def noted(self: Store, summary: dict[str, Any]) -> None:
+        if moment == "manifest" and summary:
+            signal.raise_signal(signal.SIGINT)
+        note(self, summary)
+
+    monkeypatch.setattr(Store, "add", interrupted)
+    monkeypatch.setattr(Store, "_note", noted)
+    found = run_sweep(space, out=out, jobs=1)
+    assert found.stopped
+    assert len(out.read_text().splitlines()) == 1 + found.evaluated
+    state = json.loads((tmp_path / "points.csv.manifest.json").read_text())
+    assert (state["done"], state["summary"]["evaluated"]) == (1, found.evaluated)
+    monkeypatch.undo()
+    assert run_sweep(space, out=out, resume=True).evaluated == run_sweep(space).evaluated

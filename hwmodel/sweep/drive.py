@@ -15,6 +15,7 @@ from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep import dask, local
 from hwmodel.sweep.answer import Answer, Swept, Total
 from hwmodel.sweep.chunks import CHUNK, Pricer, Reduced, Table, Words, order_of, pricer
+from hwmodel.sweep.interrupts import uninterrupted
 from hwmodel.sweep.space import Space, space_from
 from hwmodel.sweep.store import Store, header
 
@@ -56,9 +57,10 @@ def run_sweep(
     parts = _parts(made, store, first, chunks, address, jobs)
     try:
         for part in parts:
-            total.add(part)
-            if store is not None:
-                store.add(part.index, part.text, total.state(), header(shape))
+            with uninterrupted():
+                total.add(part)
+                if store is not None:
+                    store.add(part.index, part.text, total.state(), header(shape))
             if progress is not None:
                 points = min((part.index + 1) * CHUNK, space.points)
                 progress(points, space.points, (points - first * CHUNK) / (time.perf_counter() - start))
