@@ -28,6 +28,7 @@ def answer(script: str, cache: Path) -> str:
         [sys.executable, "-c", BEGIN + script],
         check=True, capture_output=True, text=True, env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
     )  # fmt: skip
+    assert not run.stderr
     return run.stdout.strip()
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -138,10 +139,10 @@ class Helpers:
             return
         self.processes.append(helper)
         answer = "ready"
-        while answer and (name := self._take()) is not None:
-            answer = _asked(helper, name)
-            self.ready[name].set()
-        helper.terminate()
+        with suppress(OSError), helper:  # what could not be written is lost with the helper
+            while answer and (name := self._take()) is not None:
+                answer = _asked(helper, name)
+                self.ready[name].set()
 
     def end(self) -> None:
         """End every helper: what it has not finished is not needed any more."""
