@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from hwmodel.terminal import json_out, listen, say, show, text_out
+from hwmodel.cli_question import start
+from hwmodel.terminal import json_out, say, show, text_out
 
 
 @click.command("calibrate")
@@ -29,11 +30,11 @@ def calibrate_command(
     'all' writes every chip, stack and prior of the tables; 'stacks' fits what surrounds the ops of a served step to
     end-to-end rows.
     """
+    start()
     from hwmodel.calibrate import calibrate, calibrate_all, known_chips, text_of
     from hwmodel.measured import FILES, read
     from hwmodel.spec.errors import did_you_mean
 
-    listen()
     if measured is None:
         from hwmodel.spec import catalog
 
@@ -98,10 +99,10 @@ def validate_command(
     measured: Path | None, device: str, ops: tuple[str, ...], summary: bool, uncalibrated: bool, as_json: bool
 ) -> None:
     """Compare the model with measured rows, operation by operation and end to end."""
+    start()
     from hwmodel.measured import FILES
     from hwmodel.validate import validate
 
-    listen()
     ops = ops or (tuple(FILES) if summary else ())  # served rows have no one line: the summary is of operations
     found = validate(measured, device=device, ops=ops, calibrated=not uncalibrated)
     if as_json:

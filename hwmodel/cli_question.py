@@ -52,12 +52,25 @@ def question_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+COMPILES = {
+    "compare": "PERIOD", "optimize": "PERIOD", "simulate": "SERVING", "calibrate": "CORRECTION", "validate": "CORRECTION",
+    "sweep": "NOTHING", "trace": "NOTHING",
+}  # fmt: skip
+"""What a first run of a command compiles beside a STEP, as `hwmodel.kernels.ahead` names it."""
+
+
 def start() -> None:
     """Make ready for kernels, quickly, and tell what a user should know of the files that are found."""
     from hwmodel.kernels import announce_compiling, start_without_blas
 
     start_without_blas()
+    from hwmodel.kernels import ahead
+    from hwmodel.kernels.typing_memo import keep_types
+
+    keep_types()
     announce_compiling(compiling)
+    context = click.get_current_context(silent=True)
+    ahead.compile_ahead(getattr(ahead, COMPILES.get(context.info_name or "", "STEP") if context else "STEP"))
     listen()
 
 

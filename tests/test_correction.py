@@ -7,6 +7,7 @@ import pytest
 from scipy.interpolate import RegularGridInterpolator
 
 from hwmodel.kernels import columns as c
+from hwmodel.kernels import correction
 from hwmodel.kernels.correction import N_AXES, correct
 from hwmodel.kernels.memory import overlap
 
@@ -134,7 +135,9 @@ def test_compiled_equals_interpreted() -> None:
     out[3] = 0.0
     found = [out.copy() for _ in range(3)]
     correct(sizes, where, device, *grids()[0], found[0])
-    correct.py_func(sizes, where, device, *grids()[0], found[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(correction, "corrected", correction.corrected.py_func)
+        correct(sizes, where, device, *grids()[0], found[1])
     overlap.py_func(where, device, found[2], np.zeros(20), np.zeros(20))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
     plain = np.zeros((20, 5, c.N_DEVICE))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwmodel.kernels import schedule
 from hwmodel.kernels.schedule import INPUT, PREVIOUS, exact
 from hwmodel.run import run
 from hwmodel.scenario import load_scenario
@@ -310,16 +311,19 @@ def test_closed_form_equals_the_whole_schedule(plan: Plan) -> None:
 @settings(derandomize=True, max_examples=10, deadline=None)
 @given(plans())
 def test_compiled_equals_interpreted(plan: Plan) -> None:
+    compiled = schedule.scheduled
     packed, seconds = plan.program()
     width = sum(len(plan.kinds[kind]) for kind, _ in plan.layers)
     found = []
-    for function in (exact, exact.py_func):
+    for kernel in (compiled, compiled.py_func):
         start = np.zeros((plan.batches, width))
         finish = np.zeros_like(start)
-        end = function(
-            packed.segment, packed.stage, packed.tasks, packed.lane, packed.inputs, packed.input, packed.follow,
-            packed.after, seconds, plan.batches, len(packed.lanes), packed.stages, start, finish,
-        )  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(schedule, "scheduled", kernel)
+            end = exact(
+                packed.segment, packed.stage, packed.tasks, packed.lane, packed.inputs, packed.input, packed.follow,
+                packed.after, seconds, plan.batches, len(packed.lanes), packed.stages, start, finish,
+            )  # fmt: skip
         found.append((end, start.tolist(), finish.tolist()))
     assert found[0] == found[1]
 

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.bare import bare
@@ -15,7 +14,6 @@ FADE = 2.0
 """Octaves past the last knot after which a correction is half gone."""
 
 
-@njit(cache=True, nogil=True)
 def correct(
     features: np.ndarray,
     where: np.ndarray,
@@ -35,13 +33,22 @@ def correct(
     lengths : (corrections, N_AXES) knots of each axis, 0 where there is none; starts : (corrections,) into values;
     values : natural logarithms, the last axis running fastest; where, device, out as in gemm.
     """
-    low, strides, corner = np.zeros(N_AXES, np.int64), np.zeros(N_AXES, np.int64), np.zeros(1 << N_AXES, np.int64)
-    sizes, part, fades, cell = np.zeros(N_AXES), np.zeros(N_AXES), np.ones(N_AXES), np.zeros(1 << N_AXES)
-    factor, power = np.zeros(features.shape[0]), np.zeros(features.shape[0])
-    overlap(where, device, out, factor, power)
+    whole, parts = np.zeros((3, 1 << N_AXES), np.int64), np.zeros((4, 1 << N_AXES))
+    factor = np.zeros((2, features.shape[0]))
+    corrected(features, where, device, knots, lengths, starts, values, whole, parts, factor, out)
+
+
+@bare
+def corrected(
+    features: np.ndarray, where: np.ndarray, device: np.ndarray, knots: np.ndarray, lengths: np.ndarray, starts: np.ndarray,
+    values: np.ndarray, whole: np.ndarray, parts: np.ndarray, factor: np.ndarray, out: np.ndarray,
+) -> None:  # fmt: skip
+    """As `correct`, times in s, in room that is given: whole, parts : (3 and 4, 2^N_AXES); factor : (2, points)."""
+    overlap(where, device, out, factor[0], factor[1])
     _multiply(
-        features, where, device, knots, lengths, starts, values, low, strides, corner, sizes, part, fades, cell, factor, out
-    )
+        features, where, device, knots, lengths, starts, values, whole[0], whole[1], whole[2], parts[0], parts[1], parts[2],
+        parts[3], factor[0], out,
+    )  # fmt: skip
 
 
 @bare

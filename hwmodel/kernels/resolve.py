@@ -1,13 +1,14 @@
 """Symbolic dimensions to numbers."""
 
 import numpy as np
-from numba import njit
+
+from hwmodel.kernels.bare import bare
 
 TERMS = 2
 FACTORS = 6
 
 
-@njit(cache=True, nogil=True)
+@bare
 def resolve(
     symbols: np.ndarray,
     unit: np.ndarray,

@@ -14,7 +14,6 @@ turned round, ops that read an op; seconds : (ops,) s.
 """
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels.bare import bare
 
@@ -22,6 +21,8 @@ INPUT = -1
 """The op reads what the layer below left: the output of its last op."""
 PREVIOUS = -2
 """The op may start when the layer below starts: weights fetched one layer ahead."""
+N_WHOLE = 6
+"""Rows of whole numbers that a schedule needs room for."""
 
 
 @bare
@@ -102,35 +103,46 @@ def cut_blocks(
     return blocks
 
 
-@njit(cache=True)
-def first_ops(segment: np.ndarray, tasks: np.ndarray) -> np.ndarray:
-    """Place of each layer's first op among all ops of a micro-batch, and their number; shape (layers + 1,)."""
-    base = np.zeros(segment.shape[0] + 1, np.int64)
+@bare
+def first_ops(segment: np.ndarray, tasks: np.ndarray, base: np.ndarray) -> None:
+    """Write the place of each layer's first op among all ops of a micro-batch, and their number; base : (layers + 1,)."""
+    base[0] = 0
     for layer in range(segment.shape[0]):
         base[layer + 1] = base[layer] + tasks[segment[layer] + 1] - tasks[segment[layer]]
-    return base
 
 
-@njit(cache=True, nogil=True)
 def exact(
     segment: np.ndarray, stage: np.ndarray, tasks: np.ndarray, lane: np.ndarray, inputs: np.ndarray, input_: np.ndarray,
     follow: np.ndarray, after: np.ndarray, seconds: np.ndarray, batches: int, lanes: int, stages: int, start: np.ndarray,
     finish: np.ndarray,
 ) -> float:  # fmt: skip
     """Schedule every op; seconds (s) from 0 to the last finish. start, finish : (batches, ops of all layers), s, out."""
-    base = first_ops(segment, tasks)
+    base = np.empty(segment.shape[0] + 1, np.int64)
+    whole, times = np.zeros((N_WHOLE, start.size + 1), np.int64), np.zeros(start.size + stages * lanes)
+    return float(scheduled(
+        segment, stage, tasks, lane, inputs, input_, follow, after, seconds, batches, lanes, base, whole, times, start, finish,
+    ))  # fmt: skip
+
+
+@bare
+def scheduled(
+    segment: np.ndarray, stage: np.ndarray, tasks: np.ndarray, lane: np.ndarray, inputs: np.ndarray, input_: np.ndarray,
+    follow: np.ndarray, after: np.ndarray, seconds: np.ndarray, batches: int, lanes: int, base: np.ndarray,
+    whole: np.ndarray, times: np.ndarray, start: np.ndarray, finish: np.ndarray,
+) -> float:  # fmt: skip
+    """As `exact` (s), in room of zeros.
+
+    base : (layers + 1,) int; whole : (N_WHOLE, instances of ops + 1) int; times : (instances + lanes of all stages,) s
+    """
+    first_ops(segment, tasks, base)
     layers = segment.shape[0]
     width = int(base[layers])
     total = batches * width
-    block, order, waits, where = (
-        np.zeros(total, np.int64),
-        np.zeros(total, np.int64),
-        np.zeros(total, np.int64),
-        np.zeros(total, np.int64),
+    block, head, order, waits, where, heap = whole[0], whole[1], whole[2], whole[3], whole[4], whole[5]
+    blocks = cut_blocks(
+        segment, stage, tasks, lane, inputs, input_, base, batches, lanes, block[:total], head, order, waits, where
     )
-    head = np.zeros(total + 1, np.int64)
-    blocks = cut_blocks(segment, stage, tasks, lane, inputs, input_, base, batches, lanes, block, head, order, waits, where)
-    time, heap, free = np.zeros(blocks), np.zeros(blocks, np.int64), np.zeros(stages * lanes)
+    time, free = times[:total], times[total:]
     waiting = 0
     for k in range(blocks):
         if waits[k] == 0:

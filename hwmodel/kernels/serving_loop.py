@@ -1,9 +1,9 @@
 """The event loop of serving: instances on one clock. Deterministic: ties go by kind of event, then by number."""
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.reference import by_reference
 from hwmodel.kernels.schedule import pop, push
 from hwmodel.kernels.serving_admit import join
@@ -166,7 +166,7 @@ def opening(s: Serving) -> int:
     return at if at < s.prompt.shape[0] else -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@bare
 def serve(s: Serving, routing: int, limit: int, until: int) -> int:
     """Run until nothing is left to happen: 0; or until so many requests have arrived: 1, call it again to go on.
 
