@@ -155,12 +155,19 @@ def _write(result: Result, out: Path) -> None:
 @cli.command("fit")
 @question_options
 @click.option("--tiers", "by_tier", is_flag=True, help="Which tensors, experts and KV go to which memory tier of the chip.")
+@click.option("--experts", is_flag=True, help="Hit rates of a cache of experts; bring them over a link, or compute there.")
 @json_option
-def fit_command(scenario: str | None, settings: tuple[str, ...], by_tier: bool, as_json: bool, **options: Any) -> int:
+def fit_command(
+    scenario: str | None, settings: tuple[str, ...], by_tier: bool, experts: bool, as_json: bool, **options: Any
+) -> int:  # fmt: skip
     """Say the largest batch and the longest context that fit, and what fills the memory."""
     question = asked(scenario, settings, options)
+    if by_tier and experts:
+        raise click.UsageError("--tiers and --experts are two questions")
     if by_tier:
         return _tiers(question, as_json)
+    if experts:
+        return _outside(question, as_json)
     from hwmodel.fit import fit
 
     found = fit(question)
@@ -184,6 +191,19 @@ def _tiers(question: Scenario, as_json: bool) -> int:
 
         show(tiers_answer(found, question.name))
     return 0 if found.result else INFEASIBLE
+
+
+def _outside(question: Scenario, as_json: bool) -> int:
+    from hwmodel.optimize.outside import outside
+
+    found = outside(question)
+    if as_json:
+        json_out(found.to_dict())
+    else:
+        from hwmodel.report.outside import outside_answer
+
+        show(outside_answer(found, question.name))
+    return 0
 
 
 @cli.command("model")

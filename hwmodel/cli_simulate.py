@@ -146,7 +146,7 @@ def _write(found: Answer, told: dict[str, Any], out: Path) -> None:
     (out / "requests.csv").write_text(csv_text(rows(found)), encoding="utf-8")
     names = ["simulate.json", "requests.csv"]
     if found.run.finished.any():
-        names += _draw(found, out)
+        names += _draw(found, told, out)
     from hwmodel.report.serving_page import write_simulation
 
     write_simulation(out / "simulate.json", out / "report.html")
@@ -155,7 +155,11 @@ def _write(found: Answer, told: dict[str, Any], out: Path) -> None:
         say(f"wrote {out / name}")
 
 
-def _draw(found: Answer, out: Path) -> list[str]:
+LATENCIES = ("ttft_s", "tpot_s")
+"""Columns of requests whose percentiles are drawn unless others are asked for."""
+
+
+def _draw(found: Answer, told: dict[str, Any], out: Path) -> list[str]:
     """Time series, percentile curves, and a window as a Chrome trace; the names of the files."""
     import json
 
@@ -163,26 +167,28 @@ def _draw(found: Answer, out: Path) -> list[str]:
 
     from hwmodel.plot_serving import draw_over_time, draw_percentiles
     from hwmodel.report.files import csv_text
+    from hwmodel.report.serving_files import slos_of
     from hwmodel.report.serving_trace import serving_trace, window
-    from hwmodel.serve.metrics import latencies, over_time
+    from hwmodel.serve.metrics import over_time, tpot_s, ttft_s
 
     name, source, series = found.service.scenario.name, found.run.requests.source, over_time(found.run)
     draw_over_time(series, out / "over_time.png", f"Load over time: {name}", source)
     columns = np.broadcast_arrays(*series.values())
     states = [dict(zip(series, row, strict=True)) for row in zip(*(column.tolist() for column in columns), strict=True)]
     (out / "over_time.csv").write_text(csv_text(states), encoding="utf-8")
-    draw_percentiles(
-        latencies(found.run, found.slo), out / "percentiles.png", f"Percentiles: {name}", found.run.requests.source
-    )
-    told = serving_trace(found.run, *window(found.run))
-    (out / "trace.json").write_text(json.dumps(told, separators=(",", ":")) + "\n", encoding="utf-8")
+    requests = found.run.requests
+    by_request = {"class": np.array(requests.tiers)[requests.tier], "ttft_s": ttft_s(found.run), "tpot_s": tpot_s(found.run)}
+    shown = [each for each in LATENCIES if np.isfinite(by_request[each]).any()]
+    draw_percentiles(by_request, shown, slos_of(told), out / "percentiles.png", f"Percentiles: {name}", source)
+    traced = serving_trace(found.run, *window(found.run))
+    (out / "trace.json").write_text(json.dumps(traced, separators=(",", ":")) + "\n", encoding="utf-8")
     return ["over_time.csv", "over_time.png", "percentiles.png", "trace.json"]
 
 
 def plot_simulation(answer: Path, kind: str, out: Path, x: str, y: str) -> int:
     """Draw a saved simulation: load over time, percentiles of columns of its requests, or one column over another."""
     from hwmodel.plot_serving import draw_over_time, draw_percentiles, draw_scatter
-    from hwmodel.report.serving_files import saved_columns
+    from hwmodel.report.serving_files import saved_columns, saved_slos
     from hwmodel.spec.errors import did_you_mean
 
     kinds = ("over_time", "percentiles", "xy")
@@ -194,7 +200,7 @@ def plot_simulation(answer: Path, kind: str, out: Path, x: str, y: str) -> int:
         return 0
     columns = saved_columns(answer.with_name("requests.csv"))
     numbers = [name for name, values in columns.items() if values.dtype.kind == "f"]
-    names = [name for name in (x, y) if name] or (["ttft_s", "tpot_s"] if kind == "percentiles" else [])
+    names = [name for name in (x, y) if name] or ([*LATENCIES] if kind == "percentiles" else [])
     wrong = next((name for name in names if name not in numbers or (kind == "percentiles" and not name.endswith("_s"))), None)
     if wrong or (kind == "xy" and len(names) < 2):
         known = ", ".join(name for name in numbers if kind == "xy" or name.endswith("_s"))
@@ -203,7 +209,6 @@ def plot_simulation(answer: Path, kind: str, out: Path, x: str, y: str) -> int:
     if kind == "xy":
         draw_scatter(columns, names[0], names[1], out, answer.name)
     else:
-        values = {name.removesuffix("_s").upper(): columns[name] for name in names}
-        draw_percentiles(values, out, "Percentiles", answer.name)
+        draw_percentiles(columns, names, saved_slos(answer), out, "Percentiles", answer.name)
     say(f"wrote {out}")
     return 0

@@ -50,7 +50,7 @@ GRIDS: dict[str, Grid] = {
     ),
     "mla_decode": Grid(
         ("caches", "seen", "group"),
-        Lattice((_octaves(0, 10, 2), (1.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 17.0), (0.0, 2.0, 4.0, 5.0, 6.0, 7.0))),
+        Lattice((_octaves(0, 10), (1.0, 4.0, *_octaves(6, 12), 14.0, 17.0), (0.0, 2.0, 4.0, 5.0, 6.0, 7.0))),
         Smoothness(0.02, 0.003),
     ),
     "mla_prefill": Grid(

@@ -7,19 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hwmodel.sweep.names import (
+    BATCH,
+    BOUND,
+    CHIP,
+    CONTEXT,
+    COST,
+    HIGH,
+    JOULES,
+    LOW,
+    NEW,
+    TIME,
+    TOKENS,
+    TPOT,
+    TTFT,
+    USER,
+    WATTS,
+)  # fmt: skip
 from hwmodel.timing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-RATES = ("tokens_per_s_per_user", "tokens_per_s_per_chip")
 NAMES = {
-    RATES[0]: "tokens/s per user", RATES[1]: "tokens/s per chip", "tokens_per_s": "tokens/s", "tpot_s": "TPOT",
-    "ttft_s": "TTFT", "time_s": "step time", "time_low_s": "step time, low end", "time_high_s": "step time, high end",
-    "bound": "what bounds the step",
-    "usd_per_million_tokens": "USD per million tokens", "joules_per_token": "energy per token (J)", "watts": "power (W)",
-    "workload.batch": "batch (sequences)", "workload.context": "context (tokens)", "workload.new_tokens": "new tokens",
+    USER: "tokens/s per user", CHIP: "tokens/s per chip", TOKENS: "tokens/s", TPOT: "TPOT", TTFT: "TTFT",
+    TIME: "step time", LOW: "step time, low end", HIGH: "step time, high end", BOUND: "what bounds the step",
+    COST: "USD per million tokens", JOULES: "energy per token (J)", WATTS: "power (W)",
+    BATCH: "batch (sequences)", CONTEXT: "context (tokens)", NEW: "new tokens",
 }  # fmt: skip
 """Columns by what they are called in a picture; others by their own name."""
 WIDE = 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,37 +175,75 @@ def draw_over_time(series: Mapping[str, Any], path: str | Path, title: str, foot
         left.set_ylim(0, 1.22 * max(1.0, float(series["running"].max()), float(series["waiting"].max())))
 
 
-def draw_percentiles(latencies: Mapping[str, Any], path: str | Path, title: str, foot: str = "") -> None:
-    """Share of the requests up to each latency: s by name, one panel each; targets as `NAME target`."""
+def draw_percentiles(
+    columns: Mapping[str, Any], names: Sequence[str], slos: Mapping[str, Mapping[str, float]], path: str | Path, title: str,
+    foot: str = "",
+) -> None:  # fmt: skip
+    """Share of the requests up to each latency, a panel each, a line a class of requests with its target.
+
+    Parameters
+    ----------
+    columns
+        A value per request by name: s, not finite where there is none; and "class".
+    names
+        Those that are drawn.
+    slos
+        Targets (s) of every class by the column that they are of.
+    """
     import numpy as np  # noqa: PLC0415 - with the drawing
 
-    names = [name for name in latencies if not name.endswith(" target")]
+    kinds = _classes(columns["class"])
     what = "Latency that a share of the requests stays below"
     with page(path, title, what, foot, (9.6, 4.2), len(names)) as (_, panels):
         for axes, name in zip(panels, names, strict=True):
-            values = np.sort(latencies[name][np.isfinite(latencies[name])])
-            share = 100 * (np.arange(len(values)) + 1) / max(1, len(values))
-            axes.step(share, values, where="pre", color=CYCLE[0])
-            if limit := latencies.get(f"{name} target"):
-                axes.axhline(limit, color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), label="target")
-                axes.legend(loc="lower right")  # the curve rises there
-            if len(values) and values[0] > 0:
+            for kind, colour in zip(kinds, CYCLE, strict=False):
+                values = columns[name][(columns["class"] == kind) & np.isfinite(columns[name])]
+                share = 100 * (np.arange(len(values)) + 1) / max(1, len(values))
+                axes.step(share, np.sort(values), where="pre", color=colour, label=kind if len(kinds) > 1 else None)
+            if _targets(axes, [slos.get(kind, {}).get(name) for kind in kinds]) or len(kinds) > 1:
+                axes.legend(loc="best")
+            known = columns[name][np.isfinite(columns[name])]
+            if len(known) and known.min() > 0:
                 axes.set_yscale("log")
-                ticked(axes.yaxis, "s", values)
+                ticked(axes.yaxis, "s", known)
             else:
                 ticked(axes.yaxis, "s")
             axes.set_xlim(0, 100)
             axes.set_xlabel("Requests (%)")
-            axes.set_ylabel(name)
+            axes.set_ylabel(name.removesuffix("_s").upper())
             axes.grid(visible=True)
+
+
+def _targets(axes: Axes, limits: Sequence[float | None]) -> bool:
+    """Targets (s) of classes in their colours, dashes of several in turn; grey where all have the same one. Whether any has."""
+    known = sorted({limit for limit in limits if limit is not None})
+    colours: Sequence[str] = CYCLE
+    if len(limits) == limits.count(known[0] if known else None):
+        limits, colours = limits[:1], (GREY,)
+    for limit in known:
+        own = [colour for colour, each in zip(colours, limits, strict=False) if each == limit]
+        for turn, colour in enumerate(own):
+            axes.axhline(limit, color=colour, linewidth=0.9, linestyle=(-7 * turn, (4, 7 * len(own) - 4)))
+    if known:
+        label = "target" if len(limits) == 1 else "targets"
+        axes.plot([], [], color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), label=label)
+    return bool(known)
+
+
+def _classes(column: Any) -> list[str]:
+    """Classes of requests, those with most first, as many as there are colours."""
+    import numpy as np  # noqa: PLC0415 - with the drawing
+
+    kinds, counts = np.unique(column, return_counts=True)
+    found: list[str] = kinds[np.argsort(-counts, kind="stable")][: len(CYCLE)].tolist()
+    return found
 
 
 def draw_scatter(columns: Mapping[str, Any], x: str, y: str, path: str | Path, foot: str = "") -> None:
     """One number of every request over another; colours by its class."""
     import numpy as np  # noqa: PLC0415 - with the drawing
 
-    kinds, counts = np.unique(columns["class"], return_counts=True)
-    shown = kinds[np.argsort(-counts, kind="stable")][: len(CYCLE)]
+    shown = _classes(columns["class"])
     with page(path, f"{y} over {x}", "Every point a request", foot, (6.4, 4.6)) as (_, (axes,)):
         for kind, colour in zip(shown, CYCLE, strict=False):
             own = columns["class"] == kind

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hwmodel.compare.crossing import Crossing, crossings
-from hwmodel.plot_axes import RATES, cells, label_of, labelled, named, scaled
+from hwmodel.plot_axes import cells, label_of, labelled, named, scaled
 from hwmodel.plot_page import BLUE, CYCLE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, SOFT, YELLOW, page
-from hwmodel.spec.errors import shortened
+from hwmodel.spec.errors import InputError, shortened
+from hwmodel.sweep.names import BATCH, BOUND, CHIP, CONTEXT, COST, POINT, TIME, USER, chosen, layers
 from hwmodel.sweep.pareto import front
 from hwmodel.sweep.read import Points
 from hwmodel.timing import Array, Ints
@@ -21,7 +22,6 @@ from hwmodel.timing import Array, Ints
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-USER, CHIP, COST = *RATES, "usd_per_million_tokens"
 SIZE = (8.6, 5.4)
 """Width and height of a picture, inches."""
 MOST_LABELS, MOST_ROWS, MOST_PRICES = 6, 4, 3
@@ -53,7 +53,7 @@ def parts_of(files: Sequence[Points], by: str) -> list[Part]:
     """Points of every file and every value of columns (``by`` with commas), in the order of the files and of the words."""
     found: list[tuple[str, Points, Ints]] = []
     for points in files:
-        labels, code = [""], np.zeros(len(points.number("point")), dtype=np.int64)
+        labels, code = [""], np.zeros(len(points.number(POINT)), dtype=np.int64)
         for name in filter(None, by.split(",")):
             own, words = points.codes(name.strip())
             labels = [", ".join(filter(None, (label, word))) for label in labels for word in words]
@@ -67,18 +67,11 @@ def parts_of(files: Sequence[Points], by: str) -> list[Part]:
 
 
 def varied(files: Sequence[Points]) -> str:
-    """The columns of scenarios, plans, chips and formats that differ somewhere in a file, with commas."""
-    names = [name for points in files for name in points.names if _chosen(name)]
+    """The columns of scenarios, models, plans, chips and formats that differ somewhere in a file, with commas."""
     return ",".join(
-        name for name in dict.fromkeys(names)
+        name for name in dict.fromkeys(name for points in files for name in chosen(points.names))
         if all(name in points.names for points in files) and any(len(points.codes(name)[1]) > 1 for points in files)
     )  # fmt: skip
-
-
-def _chosen(name: str) -> bool:
-    return (
-        name in ("scenario", "plan") or name.startswith("dtypes.") or (name.startswith("cluster.") and name.endswith(".chip"))
-    )
 
 
 def _title(files: Sequence[Points]) -> str:
@@ -87,14 +80,21 @@ def _title(files: Sequence[Points]) -> str:
     return ", ".join([" and ".join(points.name for points in files), *only])
 
 
+def _known(points: Points, x: str, y: str) -> None:
+    """Whether both columns of a picture say something of some point, best of one and the same."""
+    if np.isnan(points.known(x) + points.known(y)).all():
+        raise InputError(f"{points.name}: no point has both '{x}' and '{y}'")
+
+
 def draw_pareto(files: Sequence[Points], path: str | Path, x: str = "", y: str = "", by: str = "") -> Found:
     """The front of every scenario, plan and chip (or of the columns `by`), y over x; the points where they cross come back."""
     x, y, by = x or USER, y or CHIP, by or varied(files)
     for points in files:
-        points.load(x, y, COST, "workload.batch", *by.split(","))
-    parts = parts_of(files, by)
+        points.load(x, y, COST, BATCH, *by.split(","))
+        _known(points, x, y)
+    parts = [part for part in parts_of(files, by) if not np.isnan(part.number(x) + part.number(y)).all()]
     what = f"Pareto front: {label_of(y)} against {label_of(x)}"
-    what += "; B: sequences in the batch" if all("workload.batch" in points.names for points in files) else ""
+    what += "; B: sequences in the batch" if all(BATCH in points.names for points in files) else ""
     lines, bests = {}, []
     for part in parts:
         best = part.where[front(np.array([part.number(x), part.number(y)]).T)]
@@ -151,8 +151,8 @@ def _marked(axes: Axes, found: Sequence[Crossing], lines: Mapping[str, tuple[Arr
 
 def _labels(axes: Axes, part: Part, best: Ints, of: tuple[str, str], taken: list[object]) -> None:
     """The batch of some points of a front, evenly spread over the picture."""
-    batch = "workload.batch" in part.points.names
-    said, across, up = (part.points.number(name) for name in ("workload.batch" if batch else "point", *of))
+    batch = BATCH in part.points.names
+    said, across, up = (part.points.number(name) for name in (BATCH if batch else POINT, *of))
     spots = axes.transData.transform(np.array([across[best], up[best]]).T)
     walked = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(spots, axis=0).T))])
     wanted = np.linspace(0, walked[-1], min(MOST_LABELS, len(best)))
@@ -168,7 +168,8 @@ def _iso_costs(axes: Axes, parts: Sequence[Part], x: str, y: str, taken: list[ob
     prices: dict[float, Part] = {}
     for part in parts:
         worth = part.number(COST) * part.number(CHIP)
-        if not np.nanmax(worth) <= np.nanmin(worth) * (1 + 1e-9):
+        worth = worth[~np.isnan(worth)]
+        if not len(worth) or worth.max() > worth.min() * (1 + 1e-9):
             return
         prices.setdefault(float(f"{worth[0]:.9g}"), part)
     (low, high), sides = axes.get_ylim(), axes.get_xlim()
@@ -190,9 +191,10 @@ def _iso_costs(axes: Axes, parts: Sequence[Part], x: str, y: str, taken: list[ob
 
 def draw_xy(files: Sequence[Points], path: str | Path, x: str = "", y: str = "", by: str = "") -> Found:
     """Any two columns against each other, coloured by a column of words."""
-    x, y, by = x or "workload.batch", y or "time_s", by or "bound"
+    x, y, by = x or BATCH, y or TIME, by or BOUND
     for points in files:
         points.load(x, y, *by.split(","))
+        _known(points, x, y)
     what = f"{named(y)} against {named(x)}, coloured by {by}"
     with page(path, _title(files), what, "", SIZE) as (_, [axes]):
         parts = parts_of(files, by)
@@ -222,9 +224,10 @@ def _colour(part: Part) -> str:
 
 def draw_heatmap(files: Sequence[Points], path: str | Path, x: str = "", y: str = "", by: str = "") -> Found:
     """What bounds most points of every cell of two columns, batch and context unless said; a panel a file."""
-    x, y, by = x or "workload.batch", y or "workload.context", by or "bound"
+    x, y, by = x or BATCH, y or CONTEXT, by or BOUND
     for points in files:
         points.load(x, y, by)
+        _known(points, x, y)
     words = sorted({word for points in files for word in points.codes(by)[1]})
     colours = colours_of(words)
     what = f"{label_of(by)} over {named(x)} and {named(y)}: the most frequent of every cell; white: no point that can run"
@@ -258,22 +261,20 @@ def draw_layers(files: Sequence[Points], path: str | Path, x: str = "", y: str =
 
     Where a file has several points of a value, each adds its time to what bounds it. Exact shares inside a layer: `plot_along`.
     """
-    points, x = files[0], x or "workload.batch"
-    rows = [
-        name.removesuffix(".bound")
-        for name in points.names
-        if name.endswith(".bound") and f"{name[:-6]}.time_s" in points.names
-    ]
-    points.load(x, *(f"{row}.{what}" for row in rows for what in ("time_s", "bound")))
-    rows = sorted(rows, key=lambda row: -np.nansum(points.number(f"{row}.time_s")))[:MOST_ROWS]
-    edges = cells(points.number(x))
-    words = sorted({word for row in rows for word in points.codes(f"{row}.bound")[1]})
+    points, x = files[0], x or BATCH
+    rows = layers(points.names)
+    points.load(x, *(f"{row}.{what}" for row in rows for what in (TIME, BOUND)))
+    rows = sorted(rows, key=lambda row: -np.nansum(points.number(f"{row}.{TIME}")))[:MOST_ROWS]
+    if not rows:
+        raise InputError(f"{points.name} has no columns 'LAYER.time_s' and 'LAYER.bound'")
+    edges = cells(points.known(x))
+    words = sorted({word for row in rows for word in points.codes(f"{row}.{BOUND}")[1]})
     colours = colours_of(words)
     with page(path, _title(files[:1]), f"Mean time of one layer over the points of each {named(x)}, by what bounds it", "",
               (max(SIZE[0], 1.6 + 4.4 * len(rows)), SIZE[1]), len(rows), sharey=True) as (_, panels):  # fmt: skip
         top = 0.0
         for axes, row in zip(panels, rows, strict=True):
-            times, (code, known) = points.number(f"{row}.time_s"), points.codes(f"{row}.bound")
+            times, (code, known) = points.number(f"{row}.{TIME}"), points.codes(f"{row}.{BOUND}")
             good = ~np.isnan(times)
             count = np.maximum(1, np.histogram(points.number(x)[good], edges)[0])
             below = np.zeros(len(edges) - 1)
@@ -283,7 +284,7 @@ def draw_layers(files: Sequence[Points], path: str | Path, x: str = "", y: str =
                 axes.stairs(above, edges, baseline=below, fill=True, color=colours[word])
                 below = above
             top = max(top, 1.05 * float(below.max()))
-            scaled(axes, x, "time_s", edges, np.array([0.0, top]), sharing=True)
+            scaled(axes, x, TIME, edges, np.array([0.0, top]), sharing=True)
             axes.set(title=row, ylabel="time of one layer" if row == rows[0] else "")
         for word in words:
             panels[-1].plot([], [], marker="s", markersize=8, linestyle="", color=colours[word], label=word)

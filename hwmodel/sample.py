@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,13 @@ class Sample:
     """Seconds of ops that are not fitted."""
     features: Array
     """(rows, parts, axes): log2 of the sizes of FEATURES."""
-    fold: NDArray[np.int64]
+
+    @cached_property
+    def fold(self) -> NDArray[np.int64]:
+        """The fold of every row, by its shape alone: the same shape is in the same fold on every chip."""
+        columns = self.rows.columns
+        shapes = zip(*(columns[name] for name in sorted(columns)), strict=True)
+        return np.array([int(hashlib.md5(repr([str(v) for v in shape]).encode()).hexdigest(), 16) % FOLDS for shape in shapes])
 
     @property
     def measured(self) -> Array:
@@ -59,16 +66,7 @@ def sample_of(rows: Rows, chip: Chip) -> Sample:
         return np.stack([sum(part.out[:, name] for name in names) for part in own], axis=1)
 
     features = np.stack([np.log2(np.maximum(part.features, 1.0)) for part in own], axis=1)
-    return Sample(
-        rows, chip, columns(c.COMPUTE), columns(c.MEMORY, c.WIRE), columns(c.OVERHEAD), other, features, folds_of(rows)
-    )
-
-
-def folds_of(rows: Rows) -> NDArray[np.int64]:
-    """The fold of every row, by its shape alone: the same shape is in the same fold on every chip."""
-    names = sorted(rows.columns)
-    shapes = zip(*(rows.columns[name] for name in names), strict=True)
-    return np.array([int(hashlib.md5(repr([str(v) for v in shape]).encode()).hexdigest(), 16) % FOLDS for shape in shapes])
+    return Sample(rows, chip, columns(c.COMPUTE), columns(c.MEMORY, c.WIRE), columns(c.OVERHEAD), other, features)
 
 
 PARAMETERS = ("launch", "compute", "memory", "sharpness")

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import vstack
 
+from hwmodel.bounded import Bound
 from hwmodel.calibration import Fit
 from hwmodel.features import GRIDS, Grid
-from hwmodel.gridfit import Smoothness, growing
+from hwmodel.gridfit import Smoothness
 from hwmodel.hardware import Chip
 from hwmodel.likeness import alike
 from hwmodel.measured import Rows, form_of
-from hwmodel.monotone import growths
+from hwmodel.monotone import Doublings
 from hwmodel.sample import PARAMETERS, Sample, part_times, physics_of, sample_of, theta_of
 
 Array = NDArray[np.float64]
@@ -106,13 +107,18 @@ class Study:
             return None
         if fold not in self._pools:
             even = np.full(len(self.samples), 1 / len(self.samples))
-            self._pools[fold] = self._grid(range(len(self.samples)), even, fold, self.how.pooled, None, ())
+            self._pools[fold] = self._grid(range(len(self.samples)), even, fold, self.how.pooled, None, None)
         return self._pools[fold]
 
     def common(self, theta: Array, like: Sample) -> Array | None:
         """As `pool`, bent so that the time of an op with these parameters falls along none of its sizes."""
-        found, growth = self.pool(-1), growths(theta, like)
-        return found if found is None or not growth else growing(found, self.how.lattice, growth)
+        found = self.pool(-1)
+        return None if found is None else self.how.lattice.kept(found, self.doublings.bound(theta, like))
+
+    @cached_property
+    def doublings(self) -> Doublings:
+        """Shapes of this kind and others of twice the work."""
+        return Doublings(self.kind)
 
     def centre(self, index: int, fold: int) -> Array | None:
         """What a group's grid is drawn to: the common grid, or that of its prior."""
@@ -133,7 +139,8 @@ class Study:
                 helpers.append(other)
                 weights.append(weight)
         theta = self.theta(index, fold)
-        grid = self._grid(helpers, np.array(weights), fold, self.how.own, self.centre(index, fold), growths(theta, own))
+        bound = self.doublings.bound(theta, own)
+        grid = self._grid(helpers, np.array(weights), fold, self.how.own, self.centre(index, fold), bound)
         return Solved(theta, grid)
 
     def without(self, device: str) -> Study:
@@ -142,6 +149,7 @@ class Study:
             rest = [index for index, sample in enumerate(self.samples) if sample.rows.device != device]
             found = Study(self.kind, [self.samples[index] for index in rest], self.prior)
             found._thetas = {(place, -1): self.theta(index, -1) for place, index in enumerate(rest)}
+            found.doublings = self.doublings
             self._without[device] = found
         return self._without[device]
 
@@ -158,7 +166,7 @@ class Study:
 
     def _grid(
         self, which: Sequence[int] | range, weights: Array, fold: int, how: Smoothness, centre: Array | None,
-        growth: Sequence[Array],
+        bound: Bound | None,
     ) -> Array:  # fmt: skip
         designs, values, weight = [], [], []
         for index, share in zip(which, weights, strict=True):
@@ -170,9 +178,7 @@ class Study:
             designs.append(design)
             values.append(residual)
             weight.append(np.full(len(residual), share))
-        return self.how.lattice.fit(
-            vstack(designs).tocsr(), np.concatenate(values), np.concatenate(weight), how, centre, growth
-        )
+        return self.how.lattice.fit(vstack(designs).tocsr(), np.concatenate(values), np.concatenate(weight), how, centre, bound)
 
 
 def studies(

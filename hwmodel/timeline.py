@@ -33,6 +33,8 @@ class Cut:
     short: Layers
     longer: tuple[tuple[int, int, Layers, Layers], ...]
     """For each run that was cut: its segment, layers left out, and the short program with one and with two more of them."""
+    together: Layers
+    """The short program with one more of every run that was cut."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +132,13 @@ def _cut(order: Program, rounds: int) -> Cut:
     def layers(counts: list[int]) -> Layers:
         return tuple(np.tile(np.repeat([key[i] for key, _ in runs], counts), rounds) for i in (0, 1))  # type: ignore[return-value]
 
-    longer = []
+    longer, every = list[tuple[int, int, Layers, Layers]](), list(short)
     for position, ((segment, _), count) in enumerate(runs):
         if count > short[position]:
             more = [layers([n + (extra if i == position else 0) for i, n in enumerate(short)]) for extra in (1, 2)]
             longer.append((segment, count - short[position], more[0], more[1]))
-    return Cut(layers([count for _, count in runs]), layers(short), tuple(longer))
+            every[position] += 1
+    return Cut(layers([count for _, count in runs]), layers(short), tuple(longer), layers(every))
 
 
 def lane_of(op: Op, overlap: bool = False) -> str:
@@ -242,7 +245,9 @@ def period(order: Program, durations: Array) -> float:
     One micro-batch over lanes that never overlap is a sum. Else the schedule grows by a constant for every further layer of
     a run once it is periodic (the eigenvalue of a max-plus linear system; Baccelli et al., Synchronization and Linearity,
     1992, section 3.7): runs are cut to a few layers, their growth is measured, and the rest is a product. A run that is not
-    yet periodic when cut is scheduled whole.
+    yet periodic when cut is scheduled whole, and so are runs that do not grow together by what each grows alone: two on lanes
+    of their own may work side by side. Equal at one layer of each, growths add up for any numbers, as the longest of ways is
+    convex in them.
     """
     if order.batches == 1 and order.ends_whole:  # the next step waits for this one
         return makespan(order, durations)
@@ -257,7 +262,7 @@ def _grown(order: Program, durations: Array, rounds: int) -> float:
     """End (s) of `rounds` steps one behind the other."""
     cut = order.cut(rounds)
     base = simulate(order, durations, *cut.short)[0]
-    total = base
+    total = together = base
     for segment, left, one, two in cut.longer:
         first = simulate(order, durations, *one)[0]
         growth = first - base
@@ -266,6 +271,10 @@ def _grown(order: Program, durations: Array, rounds: int) -> float:
         if left > 1 and not (settled and growth >= rounds * _least(order, durations, segment) * (1 - 1e-9)):
             return simulate(order, durations, *cut.whole)[0]
         total += growth * left
+        together += growth
+    alone = order.batches == 1 and order.ends_whole  # nothing runs beside anything of another layer
+    if len(cut.longer) > 1 and not alone and abs(simulate(order, durations, *cut.together)[0] - together) > 1e-9 * together:
+        return simulate(order, durations, *cut.whole)[0]
     return total
 
 

@@ -86,6 +86,17 @@ def refused(capsys: Capture, *args: str) -> str:
 # ---- chips ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("command", ["run", "report", "explain", "simulate", "optimize", "sweep", "fit"])
+def test_rows_where_a_question_is_asked_for_say_where_rows_go(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = tmp_path / "points.csv"
+    points.write_text("point,workload.batch,feasible\n0,1,true\n")
+    said = refused(capsys, command, str(points), *(["--html", str(tmp_path / "page.html")] if command == "report" else []))
+    assert f"points.csv: is no {'sweep' if command == 'sweep' else 'scenario'} but rows: points of a sweep go to" in said
+    assert "'hwmodel plot' and 'compare', requests to 'hwmodel trace' and 'simulate --trace'" in said
+
+
 @pytest.mark.parametrize(
     ("old", "new", "spot", "words"),
     [
@@ -245,6 +256,9 @@ def test_places_that_are_no_files(capsys: Capture) -> None:
     Path("folder").mkdir()
     assert "folder: is a folder, expected a file" in refused(capsys, "chips", "folder/")
     assert "folder: is a folder without a config.json" in refused(capsys, "model", "folder/")
+    assert refused(capsys, "trace", "gone.csv") == "error: gone.csv: no such file\n"
+    for line in (["trace", "gone.jsonl"], ["run", "gone.parquet"], ["report", "gone.csv", "--html", "page.html"]):
+        assert f"{line[1]}: no such file" in refused(capsys, *line)
     assert "gone.yaml: no such file (chip)" in refused(capsys, "chips", "gone.yaml")
     Path("mine.yaml").write_text(CHIP)
     assert "no such file (chip), did you mean 'mine'?" in refused(capsys, "chips", "mina.yaml")

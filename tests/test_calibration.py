@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression
+from scipy.sparse import csr_matrix, diags
 
+from hwmodel.bounded import Bound
 from hwmodel.calibrate import RUNS, calibrate, calibrate_all, left_out, text_of
 from hwmodel.calibration import Calibration, Fit, calibration_of, corrections, load_calibration
-from hwmodel.gridfit import Lattice, Smoothness, growing
+from hwmodel.gridfit import Lattice, Smoothness
 from hwmodel.hardware import load_chip
 from hwmodel.kernels import columns as c
 from hwmodel.kernels.correction import FADE, N_AXES, correct
@@ -85,12 +88,24 @@ def test_nothing_is_smoothed_across_a_step() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.floats(-1, 1), min_size=8, max_size=8), st.floats(0, 1))
-def test_the_bent_grid_grows_along_every_axis_and_is_kept_where_it_grew(values: list[float], growth: float) -> None:
-    steps = [np.full(8, growth)] * 2
-    found = growing(np.array(values), LATTICE, steps)
-    for axis in range(2):
-        assert (np.diff(found.reshape(LATTICE.shape), axis=axis) + growth >= -1e-9).all()
-    assert growing(found, LATTICE, steps) == pytest.approx(found)
+def test_a_grid_that_is_held_grows_along_every_axis_and_stays_where_it_grew(values: list[float], growth: float) -> None:
+    ramp = LATTICE.knots.sum(axis=1)
+    unit = np.eye(8).reshape(*LATTICE.shape, 8)
+    steps = np.concatenate([np.diff(unit, axis=axis).reshape(-1, 8) for axis in range(2)])
+    bound = Bound(csr_matrix(steps), np.full(len(steps), -growth))
+    found = LATTICE.kept(np.array(values), bound)
+    assert (steps @ found + growth >= -0.002).all()
+    assert LATTICE.kept(ramp, bound) == pytest.approx(ramp, abs=0.01)
+
+
+def test_a_fit_that_may_not_fall_is_the_isotonic_regression() -> None:
+    """Of one knot per point, without stiffness: by the pool of adjacent violators of SciPy."""
+    rng = np.random.default_rng(3)
+    values = np.linspace(0, 1, 40) + rng.normal(0, 0.5, 40)
+    line = Lattice((tuple(map(float, range(40))),))
+    bound = Bound(diags([-1.0, 1.0], [0, 1], shape=(39, 40)).tocsr(), np.zeros(39))
+    found = line.fit(line.knots, values, np.ones(40), Smoothness(0.0, 1e-9, robust=10.0), bound=bound)
+    assert found == pytest.approx(isotonic_regression(values).x, abs=0.005)
 
 
 # --- the correction ----------------------------------------------------------------------------------------------------

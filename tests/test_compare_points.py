@@ -94,6 +94,26 @@ def test_the_row_of_a_file_is_its_best_point(base: str, tmp_path: Path) -> None:
     assert (row["scenario"], row["phase"], row["chips"], row["bound"]) == ("points.csv", "decode", 4, step.bound)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_it_is_said_which_point_a_row_is(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if suffix == ".parquet":
+        pytest.importorskip("polars")
+    axes = {"plan": {"tp4": [{"tensor": {"degree": 4}}], "pp4": [{"pipeline": {"stages": 4}}]}, BATCH: [1, 4, 9999],
+            "workload.context": [512, 4096]}  # fmt: skip
+    value = {"scenario": "h100_llama_70b_decode", "axes": axes, "interval": 0}
+    path = tmp_path / f"points{suffix}"
+    table = run_sweep(space_from(Document("t", value, {}, ()), "t"), out=path)
+    best = table.top[0]  # feasible, of most tokens/s/chip: TP4 at the batch of 4 and the shorter context
+    assert (best["point"], best["plan"], best[BATCH], best["workload.context"]) == (2, "tp4", 4, 512)
+    found = compare([path, load_scenario("h100_llama_70b_decode")])
+    assert found.to_dict()["places"] == {path.name: {"point": 2, "plan": "tp4", BATCH: 4.0, "workload.context": 512.0}}
+    with pytest.raises(SystemExit):
+        main(["compare", str(path), "h100_llama_70b_decode"])
+    out = capsys.readouterr().out
+    (line,) = [line for line in out.splitlines() if line.startswith(f"{path.name}: point 2, most tokens/s/chip of the file; ")]
+    assert {*line.partition("; ")[2].split(", ")} == {"batch 4", "context 512", "plan tp4"}
+
+
 def test_settings_hold_for_the_scenarios_beside_a_file(base: str, tmp_path: Path) -> None:
     line = ["compare", base, str(sweep(base, tmp_path / "points.csv")), "--set", "workload.context=8192", "--json"]
     done = subprocess.run([sys.executable, "-m", "hwmodel", *line], capture_output=True, text=True, check=False)

@@ -7,10 +7,13 @@ from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
+import provisioning as pools
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from provisioning import Stage
 from scipy.optimize import linprog
+from test_schedule import ping_pong
 
 from hwmodel.hardware import load_chip, with_number
 from hwmodel.kernels.routing import distinct_experts
@@ -19,11 +22,10 @@ from hwmodel.lower.decoder import Formats
 from hwmodel.model.dtypes import fmt
 from hwmodel.model.load import load_model
 from hwmodel.optimize import caches, knee, offload, racks
-from hwmodel.optimize import provisioning as pools
 from hwmodel.optimize.offload import Device, Link, Offloaded
-from hwmodel.optimize.provisioning import Stage
 from hwmodel.routing import Routing, zipf
 from hwmodel.spec.errors import InputError
+from hwmodel.timeline import periods
 
 
 # --- attention devices per FFN device (theory.md 1.3; arXiv 2601.21351) ----------------------------------------------
@@ -60,6 +62,21 @@ def test_whole_ratios_and_pools_equal_brute_force(attention: int, stages: list[S
 def test_pool_ratio_without_transfers_is_the_larger_of_two(attention: int, slope: int, fixed: int) -> None:
     expected = max((attention - fixed) / slope, (fixed / slope) ** 0.5)
     assert pools.best_ratio(attention, [Stage(slope, fixed)]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("attention", "slope", "fixed"), [(340, 20, 20), (150, 10, 160), (97, 3, 40)])
+@pytest.mark.parametrize("wire", [0, 30])
+def test_the_scheduler_finds_the_ratio_of_the_form(attention: int, slope: int, fixed: int, wire: int) -> None:
+    """Four micro-batches hide transfers behind work: a layer takes as long as the slower side, at every whole ratio."""
+
+    def rate(ratio: int) -> float:
+        plan = ping_pong(4, attention, slope * ratio + fixed, wire, layers=20)
+        return ratio / ((ratio + 1) * periods(*plan.program())[1] / (4 * 20))
+
+    rates, stages = {ratio: rate(ratio) for ratio in range(1, 41)}, [Stage(slope, fixed)]
+    for ratio, found in rates.items():
+        assert found == pytest.approx(pools.throughput(ratio, 1.0, attention, stages), rel=1e-9)
+    assert max(rates, key=lambda ratio: rates[ratio]) == pools.best_whole_ratio(attention, stages, 40)
 
 
 def test_a_slow_transfer_lowers_the_ratio() -> None:
@@ -136,13 +153,13 @@ def test_hit_rates(s: float, capacity: int, lru: float, lfu: float | None) -> No
     assert found == pytest.approx(lru, abs=0.0005)
     assert found == pytest.approx(simulated_lru(popularity, capacity, 200_000), abs=0.005)
     assert lfu is None or caches.lfu_hit(popularity, capacity) == pytest.approx(lfu, abs=0.0005)
-    assert caches.uniform_hit(256, capacity) < found < caches.lfu_hit(popularity, capacity)
+    assert capacity / 256 < found < caches.lfu_hit(popularity, capacity)
 
 
 def test_hit_rates_at_the_ends() -> None:
     alike = np.full(256, 1 / 256)
     for capacity in (0, 1, 64, 256, 300):
-        expected = caches.uniform_hit(256, capacity)
+        expected = min(1.0, capacity / 256)  # of any policy, where all are asked for alike
         assert caches.lru_hit(alike, capacity) == pytest.approx(expected)
         assert caches.lfu_hit(alike, capacity) == pytest.approx(expected)
     assert caches.lru_hit(np.array([0.5, 0.5, 0.0]), 2) == 1.0
@@ -240,7 +257,7 @@ def far_expert(near_peak: float, link: float, **changes: float) -> Offloaded:
 
 @pytest.mark.parametrize(("near", "link", "expected"), [(2e12, 25e9, 80), (20e12, 25e9, 800), (4e12, 55e9, 73)])
 def test_crossing_of_link_and_arithmetic(near: float, link: float, expected: float) -> None:
-    form = offload.compute_bound_crossing(2, near, link)
+    form = 2 * near / (2 * link)  # W / BW_l = 2 P m / F_n with W = b_w P, b_w = 2 bytes
     assert form == pytest.approx(expected, rel=0.02)
     assert far_expert(near, link).crossing() == pytest.approx(form, rel=1e-9)
     # activations (earlier) and the fast device's own time (later) move it by 11 % at most here
@@ -253,7 +270,8 @@ def test_weights_of_an_expert_over_a_link() -> None:
     assert far_expert(1e12, 55e9).move_s(1) == pytest.approx(6.4e-3, rel=2e-3)
     assert far_expert(1e12, 25e9, ahead_s=4e-3).move_s(1) == pytest.approx(10.1e-3, rel=2e-3)
     assert far_expert(1e12, 25e9, ahead_s=1.0, fast=Device(1e12, 1e12)).move_s(1) == pytest.approx(352.3e6 / 1e12, rel=1e-3)
-    assert offload.traffic_ratio(14336, 2, 2, 1) == 21_504
+    moved = Offloaded(MIXTRAL, 2, 4 * 4096, Device(FREE, FREE), Device(FREE, FREE), Link(1))
+    assert moved.move_s(1) / moved.near_s(1) == pytest.approx(21_504)  # 3 h f b_w / (2 m h b_a): bytes for one token
 
 
 _rate = st.integers(10**9, 10**14)
@@ -294,20 +312,26 @@ def test_near_memory_bounds_tokens() -> None:
     assert offload.near_tokens_per_s(model, 460e9, fmt("bf16")) == pytest.approx(11.25, abs=0.03)
 
 
-def test_shares_finish_together() -> None:
+def test_a_hot_expert_is_divided_so_that_both_finish_together() -> None:
+    """Columns of an expert divide its weights and its products alike: t_near / (t_near + t_move)."""
     expert = Offloaded(MIXTRAL, 2, 4 * 4096, Device(150e12, 1e12), Device(2e12, 300e9), Link(25e9))
     for tokens in (1, 40, 80, 4000):
-        q = offload.split_share(expert.move_s(tokens), expert.near_s(tokens))
-        assert q * expert.move_s(tokens) == pytest.approx((1 - q) * expert.near_s(tokens))
-    assert offload.streamed_misses(1, 11.8e9, 47.5e9) == pytest.approx(0.248, abs=0.0005)
-    q = offload.streamed_misses(8, 11.8e9, 47.5e9)
-    assert q / 11.8e9 == pytest.approx((8 - q) / (47.5e9 - 11.8e9))  # the host computes with what the link leaves
-    q = offload.streamed_misses(8, 11.8e9, 47.5e9, shared=False)
-    assert q / 11.8e9 == pytest.approx((8 - q) / 47.5e9)
-    shares = [offload.streamed_misses(8, link, 47.5e9) for link in (10e9, 30e9, 47.4e9, 47.5e9, 60e9)]
-    assert shares == sorted(shares)
-    assert shares[2] == pytest.approx(8, rel=0.003)  # q -> m as B_P -> B_H
-    assert shares[3:] == [8, 8]
+        (share,) = offload.assign([tokens], expert, side_by_side=True).fast
+        assert share == pytest.approx(expert.near_s(tokens) / (expert.near_s(tokens) + expert.move_s(tokens)))
+
+
+def brought(missed: int, link: float, left: float) -> float:
+    """Of equal experts in host memory, those brought while the host computes the others with what its memory has left."""
+    expert = far_expert(FREE, link, near=Device(FREE, left))
+    return sum(offload.assign([1] * missed, expert, side_by_side=True).fast)
+
+
+def test_missed_experts_are_shared_by_link_and_host() -> None:
+    """The link reads the same memory: q = m BW_l / BW_h (FreeToken, arXiv 2608.16157); from another: m BW_l / (BW_l + BW_h)."""
+    assert brought(1, 11.8e9, 47.5e9 - 11.8e9) == pytest.approx(0.248, abs=0.0005)
+    for missed, link in ((8, 11.8e9), (8, 30e9), (5, 47.4e9)):
+        assert brought(missed, link, 47.5e9 - link) == pytest.approx(missed * link / 47.5e9)
+        assert brought(missed, link, 47.5e9) == pytest.approx(missed * link / (link + 47.5e9))
 
 
 layers = st.lists(st.integers(0, 400), min_size=1, max_size=8)
@@ -364,19 +388,6 @@ def test_the_near_share_falls_with_tokens_and_with_the_link(side_by_side: bool) 
                    [near_share(1, link) for link in (5e9, 25e9, 100e9, 400e9)]):  # fmt: skip
         assert all(later <= earlier + 1e-12 for earlier, later in pairwise(values))
         assert values[-1] < values[0]
-
-
-def test_turning_points_of_the_hierarchical_roofline() -> None:
-    host, gpu, link = Device(1.3e12, 100e9), Device(65e12, 300e9), 12e9
-    reached = lambda intensity, own: min(gpu.flops_per_s, gpu.bytes_per_s * own, link * intensity)  # noqa: E731
-    for lower, upper in ((4, 64), (64, 64), (64, 1000)):
-        first, second = offload.turning_points(host, gpu, link, lower, upper)
-        at_host = min(host.flops_per_s, host.bytes_per_s * lower)
-        assert reached(first, upper) == pytest.approx(at_host)
-        assert reached(0.99 * first, upper) < at_host
-        assert reached(second, upper) == pytest.approx(reached(1e9, upper))  # beyond P2 more per byte gains nothing
-        assert reached(0.99 * second, upper) < reached(1e9, upper)
-    assert offload.turning_points(host, gpu, link, 4, 64) == pytest.approx((400e9 / 12e9, 19.2e12 / 12e9))
 
 
 # --- the batch per expert (theory.md 2) ------------------------------------------------------------------------------

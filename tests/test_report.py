@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,10 @@ def checked(text: str) -> Checked:
     parser.feed(text)
     assert parser.open == []
     assert len(parser.ids) == len(set(parser.ids))
+    levels = [int(tag[1]) for tag in parser.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(below - above <= 1 for above, below in pairwise(levels)), "a heading skips a level"
+    assert re.search(r"[-+]0\.00 %", parser.text) is None, "what moves nothing is listed"
     assert parser.tags.count("script") == 1
     assert parser.tags.count("h1") == 1
     assert "img" not in parser.tags

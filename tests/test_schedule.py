@@ -352,3 +352,17 @@ def test_timeline_of_a_scenario_is_a_schedule(name: str, changes: list[str]) -> 
     assert line.period_s >= busiest * (1 - 1e-9)
     assert line.makespan_s >= line.period_s * (1 - 1e-9)
     assert max(stop for spans in lanes.values() for _, stop in spans) == pytest.approx(line.makespan_s)
+
+
+@pytest.mark.parametrize(("first", "second"), [(6, 6), (6, 9), (9, 6), (20, 7), (7, 20), (40, 40)])
+@pytest.mark.parametrize("batches", [2, 3])
+def test_runs_on_lanes_of_their_own_count_together(first: int, second: int, batches: int) -> None:
+    """Layers of one op of a second, then others on another lane: a two-stage flow shop, a + (m - 1) max(a, b) + b.
+
+    Cut short, each run alone grows by all micro-batches a layer, but both together by one less where they are as long.
+    """
+    plan = Plan((((0, 1.0, (INPUT,)),), ((1, 1.0, (INPUT,)),)), ((0, 0, first), (1, 0, second)), batches)
+    packed, seconds = plan.program()
+    expected = first + (batches - 1) * max(first, second) + second
+    assert simulate(packed, seconds, packed.segment, packed.stage)[0] == expected
+    assert periods(packed, seconds)[0] == pytest.approx(expected, rel=1e-12)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from serving_cases import fleet, proportional, requests
 
 from hwmodel.cli import cli
 from hwmodel.kernels import serving_columns as c
+from hwmodel.report.serving_files import saved_columns
 from hwmodel.serve.classes import banded, classed
 from hwmodel.serve.engine import Fleet, Group, Wire, simulate
 from hwmodel.serve.kv import Tier
@@ -109,6 +112,9 @@ def test_the_command_tells_goodput_by_class(tmp_path: Path) -> None:
     assert f'<td class="l">long</td><td>{long["requests"]}</td>' in page
     assert page.count("data:image/png;base64,") == 2
     assert "<script" not in page
+    levels = [int(level) for level in re.findall(r"<h([1-6])>", page)]
+    assert levels[:2] == [1, 2]
+    assert all(below - above <= 1 for above, below in pairwise(levels))
     assert (
         CliRunner().invoke(cli, ["report", str(tmp_path / "simulate.json"), "--html", str(tmp_path / "p.html")]).exit_code == 0
     )
@@ -127,6 +133,25 @@ def test_the_command_tells_goodput_by_class(tmp_path: Path) -> None:
     line = next(line for line in plain.stdout.splitlines() if line.startswith("long"))
     assert f"{long['share']:.1%}" in line
     assert "TTFT 60.00 ms, TPOT 9.00 ms" in line
+
+
+def test_columns_that_were_saved_are_read_by_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "requests.csv"
+    with pytest.raises(InputError, match=r"requests.csv: cannot be read: a simulation leaves it with --out DIR"):
+        saved_columns(path)
+    path.write_text('class,ttft_s,note\nchat,0.5,"a, b"\n"code",,\n')
+    found = saved_columns(path)
+    assert {name: values.tolist() for name, values in found.items() if name != "ttft_s"} == {
+        "class": ["chat", "code"], "note": ["a, b", ""],
+    }  # fmt: skip
+    assert found["ttft_s"][0] == 0.5
+    assert np.isnan(found["ttft_s"][1])
+    path.write_text("class,ttft_s\nchat,0.5\ncode\n")
+    with pytest.raises(InputError, match=r"requests.csv:3: expected 2 values, got 1"):
+        saved_columns(path)
+    path.write_text("")
+    with pytest.raises(InputError, match=r"requests.csv: is empty"):
+        saved_columns(path)
 
 
 def test_python_and_the_scenario_have_classes_too() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import hwmodel as hw
-from hwmodel.report.sweep import _short, answer
+from hwmodel.report.sweep import answer
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.answer import Answer
 from hwmodel.sweep.drive import run_sweep
+from hwmodel.sweep.names import chosen, inputs, layers, short
 from hwmodel.sweep.space import space_from
 from hwmodel.terminal import left, show
 
@@ -155,6 +156,28 @@ def test_tables_of_points_are_read_without_cuts(capsys: pytest.CaptureFixture[st
     assert text.index("best by tokens_per_s_per_chip") < text.rindex(f"{found.top[0]['point']} ")
 
 
+def test_what_all_points_of_a_table_share_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """TP4 leads the front everywhere; the context differs among the best only."""
+    plans = {"tp4": [{"tensor": {"degree": 4}}], "pp4": [{"pipeline": {"stages": 4}}]}
+    axes = {"workload.batch": list(range(1, 41)), "workload.context": [1024, 4096], "plan": plans, "model": ["llama-3.1-70b"]}
+    found = asked(axes=axes)
+    assert {row["plan"] for row in found.pareto} == {"tp4"}
+    show(answer(found))
+    front, best = capsys.readouterr().out.split("best by ")
+    assert f"(14 of {len(found.pareto)})" in front
+    assert "all with context 1,024, plan tp4, model llama-3.1-70b\n" in front
+    assert "pp4" not in front
+    assert {row["workload.context"] for row in found.top} == {1024, 4096}
+    assert "all with plan tp4, model llama-3.1-70b\n" in best
+
+
+def test_inputs_are_told_from_answers() -> None:
+    names = hw.sweep("h100_llama_70b_decode", {"workload.batch": [1], "model": ["llama-3.1-70b"], "dtypes.kv": ["bf16"]}).names
+    assert inputs(names) == ["workload.batch", "model", "dtypes.kv"]
+    assert chosen(names) == ["model", "dtypes.kv"]
+    assert layers(names) == ["layer0"]
+
+
 def test_short_names_tell_paths_apart() -> None:
     paths = ["workload.batch", "a.hbm.bandwidth", "b.hbm.bandwidth", "a.sram.bandwidth", "bandwidth"]
-    assert _short(paths) == ["batch", "a.hbm.bandwidth", "b.hbm.bandwidth", "sram.bandwidth", "bandwidth"]
+    assert short(paths) == ["batch", "a.hbm.bandwidth", "b.hbm.bandwidth", "sram.bandwidth", "bandwidth"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from hwmodel.compare.crossing import crossings
 from hwmodel.figures import LayerBar
 from hwmodel.plot_along import _by_kind, _shares, _texts
 from hwmodel.plot_axes import plain
+from hwmodel.plot_page import CYCLE, GREY
 from hwmodel.plot_serving import draw_percentiles
 from hwmodel.plot_sweep import KINDS, draw_pareto, parts_of, varied
 from hwmodel.spec.errors import InputError
@@ -68,6 +71,59 @@ def test_every_kind_is_drawn_the_same_way_twice(kind: str, file: Path, tmp_path:
         KINDS[kind]([Points(file)], tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert len((tmp_path / "a.svg").read_text()) > 5000
+
+
+def emptied(file: Path, out: Path, column: str, plan: str = "") -> Points:
+    """A copy of a file of points with nothing in a column, of every plan or of one."""
+    with file.open(newline="") as whole:
+        head, *lines = csv.reader(whole)
+    for line in lines:
+        if plan in ("", line[head.index("plan")]):
+            line[head.index(column)] = ""
+    with out.open("w", newline="") as whole:
+        csv.writer(whole).writerows([head, *lines])
+    return Points(out)
+
+
+DRAWN = [("pareto", "tokens_per_s_per_user"), ("pareto", "tokens_per_s_per_chip"), ("xy", "time_s"), ("xy", "workload.batch"),
+         ("heatmap", "workload.batch"), ("heatmap", "workload.context"), ("layers", "workload.batch")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "column"), DRAWN)
+def test_an_empty_column_is_said_by_its_name(kind: str, column: str, file: Path, tmp_path: Path) -> None:
+    points = emptied(file, tmp_path / "empty.csv", column)
+    with pytest.raises(InputError, match=f"empty.csv: column '{column}' is empty"):
+        KINDS[kind]([points], tmp_path / "no.svg")
+    assert not (tmp_path / "no.svg").exists()
+
+
+@pytest.mark.parametrize("kind", ["pareto", "heatmap", "layers", "xy"])
+def test_what_has_no_rate_is_left_out(kind: str, file: Path, tmp_path: Path) -> None:
+    """One plan without a rate: the fronts of the others are drawn."""
+    points = emptied(file, tmp_path / "some.csv", "tokens_per_s_per_user", "tp4")
+    KINDS[kind]([points], tmp_path / "some.svg")
+    if kind == "pareto":
+        assert "tp4" not in {name for crossing in draw_pareto([points], tmp_path / "s.svg") for name in crossing.between}
+
+
+def test_lines_of_cost_need_the_cost_of_every_front(file: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    column, told = "usd_per_million_tokens", []
+    for n, points in enumerate([Points(file), emptied(file, tmp_path / "tp4.csv", column, "tp4"),
+                                emptied(file, tmp_path / "all.csv", column)]):  # fmt: skip
+        draw_pareto([points], tmp_path / f"{n}.svg")
+        told.append("USD/Mtok" in (tmp_path / f"{n}.svg").read_text())
+    assert told == [True, False, False]
+    assert not recwarn.list
+
+
+def test_a_file_without_layers_says_so(file: Path, tmp_path: Path) -> None:
+    with file.open(newline="") as whole:
+        head, *lines = csv.reader(whole)
+    kept = [k for k, name in enumerate(head) if not name.endswith(".bound")]
+    with (tmp_path / "none.csv").open("w", newline="") as whole:
+        csv.writer(whole).writerows([[line[k] for k in kept] for line in [head, *lines]])
+    with pytest.raises(InputError, match=r"none.csv has no columns 'LAYER.time_s' and 'LAYER.bound'"):
+        KINDS["layers"]([Points(tmp_path / "none.csv")], tmp_path / "no.svg")
 
 
 def test_the_front_says_where_plans_change_places(file: Path, tmp_path: Path) -> None:
@@ -211,7 +267,34 @@ def test_a_picture_says_which_points_it_shows(tmp_path: Path, file: Path) -> Non
 
 
 def test_latencies_are_written_with_units(tmp_path: Path) -> None:
-    draw_percentiles({"TTFT": np.linspace(0.02, 1.5, 50), "TPOT": np.linspace(0.007, 0.04, 50)}, tmp_path / "p.svg", "t")
+    columns = {"ttft_s": np.linspace(0.02, 1.5, 50), "tpot_s": np.linspace(0.007, 0.04, 50), "class": np.array(["all"] * 50)}
+    draw_percentiles(columns, ["ttft_s", "tpot_s"], {}, tmp_path / "p.svg", "t")
     drawn = (tmp_path / "p.svg").read_text()
     assert all(f"<!-- {tick} -->" in drawn for tick in ("50 ms", "1 s", "10 ms", "30 ms"))
     assert "10^" not in drawn
+    assert "target" not in drawn
+
+
+def lines_at(path: Path) -> list[tuple[str, str]]:
+    """(colour, dashes) of the lines of a picture that run level from side to side."""
+    found = re.findall(r'<path d="M ([\d.]+) ([\d.]+) \nL ([\d.]+) \2 \n" clip-path[^>]*style="([^"]*)"', path.read_text())
+    styles = [dict(part.split(": ") for part in style.split("; ")) for *_, style in found]
+    return [(style["stroke"], style["stroke-dasharray"]) for style in styles if "stroke-dasharray" in style]
+
+
+def test_every_class_has_its_line_and_its_target(tmp_path: Path) -> None:
+    """Of three classes two have targets of their own for the first token, all one for the others, two one for the whole."""
+    kinds = np.repeat(["chat", "code", "bulk"], [30, 20, 10])
+    columns = {name: np.linspace(0.02, 1.5, 60) for name in ("ttft_s", "tpot_s", "e2e_s")} | {"class": kinds}
+    slos = {"chat": {"ttft_s": 0.5, "tpot_s": 0.2, "e2e_s": 1.2}, "code": {"ttft_s": 1.0, "tpot_s": 0.2, "e2e_s": 1.2},
+            "bulk": {"tpot_s": 0.2}}  # fmt: skip
+    draw_percentiles(columns, ["ttft_s", "tpot_s", "e2e_s"], slos, tmp_path / "p.svg", "t")
+    drawn = (tmp_path / "p.svg").read_text()
+    assert [drawn.count(f"<!-- {name} -->") for name in ("chat", "code", "bulk", "targets", "target")] == [3, 3, 3, 2, 1]
+    chat, code, grey = (colour.lower() for colour in (*CYCLE[:2], GREY))
+    found = lines_at(tmp_path / "p.svg")
+    assert [colour for colour, _ in found] == [chat, code, grey, chat, code]
+    whole = [[float(part) for part in dashes.split(",")] for _, dashes in found]
+    assert whole[0][0] / whole[0][1] == whole[2][0] / whole[2][1] == pytest.approx(4 / 3)
+    assert whole[3] == whole[4]
+    assert whole[3][0] / whole[3][1] == pytest.approx(4 / 10)  # in turn

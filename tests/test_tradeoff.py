@@ -9,10 +9,13 @@ import pytest
 
 from hwmodel.axis import axis, question
 from hwmodel.compare.along import along
-from hwmodel.compare.tradeoff import CHIP, PLANNED, USD, Curve, Point, Tradeoff, crossovers, tradeoff
+from hwmodel.compare.curve import PLANNED, Curve, Point, rates
+from hwmodel.compare.overtaking import crossovers
+from hwmodel.compare.tradeoff import Tradeoff, tradeoff
 from hwmodel.run import run
 from hwmodel.scenario import Scenario, load_scenario
 from hwmodel.spec.errors import InputError
+from hwmodel.sweep.names import CHIP, COST
 
 NAMES = ["rubin_lpx_deepseek_v3", "h100_llama_70b_decode", "h100_llama_70b_prefill", "rtx4090_mixtral_offload"]
 
@@ -39,7 +42,7 @@ def test_two_lines_cross_where_the_arithmetic_says() -> None:
         (10 / 1.25, 10 / 0.8), rel=1e-6
     )  # both at one end of their ranges
     assert per_usd["at"] == pytest.approx(10.0, rel=1e-6)
-    assert (per_chip["y"], per_usd["y"]) == (CHIP, USD)
+    assert (per_chip["y"], per_usd["y"]) == (CHIP, COST)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,19 +83,19 @@ def test_costs_cross_where_compare_says() -> None:
     change = along([question(name, ()) for name in names], axis("tpot=5.2ms..5.6ms")).crossovers[0]
     found = of(load_scenario(names[1]), names[0])
     pair = [PLANNED, names[0]]
-    places = [row["at"] for row in found.crossovers if row["y"] == USD and row["between"] == pair]
+    places = [row["at"] for row in found.crossovers if row["y"] == COST and row["between"] == pair]
     assert min(abs(1e3 / at / change["at"] - 1) for at in places) < 1e-5
 
 
 def test_plans_that_are_not_drawn_are_ahead_nowhere_by_much() -> None:
     """Every plan of the chips at eight batches: none gives 3 % more tokens/s/chip than the drawn ones at its interactivity."""
-    from hwmodel.compare.tradeoff import _others, _rates
+    from hwmodel.compare.tradeoff import _others
 
     scenario = load_scenario("rubin_deepseek_v3")
     curves = of(scenario).curves
     for line in _others(scenario)[1]:
         batches = sorted({round(float(b)) for b in np.geomspace(line.low, line.high, 8)})
-        for user, chip in zip(*_rates(line, batches), strict=True):
+        for user, chip in zip(*rates(line, batches), strict=True):
             best = max(
                 (p.tokens_per_s_per_chip for c in curves for p in c.points if p.tokens_per_s_per_user >= user * 0.97), default=0
             )

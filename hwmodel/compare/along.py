@@ -11,21 +11,18 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from hwmodel.axis import TPOT, Axis, Question, seconds, unknown_pool
 from hwmodel.compare.crossing import located
+from hwmodel.compare.curve import planned
 from hwmodel.goal import Slo
 from hwmodel.optimize.optimum import optimize
-from hwmodel.optimize.packed import Packed, largest_batch, tokens_of
-from hwmodel.optimize.space import Choice
+from hwmodel.optimize.packed import tokens_of
 from hwmodel.result import Placed, Result
 from hwmodel.run import again, run
 from hwmodel.scenario import Scenario
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.number import Number
 from hwmodel.spec.units import show
-from hwmodel.timing import device_array
 
 LIMIT = 1 << 20
 """Sequences a step may have."""
@@ -185,22 +182,19 @@ def _most(placed: Placed, tpot_s: float, *, fixed: bool) -> tuple[int, str]:
 
     By bisection: where a step of more sequences is shorter (waves of tiles), a larger batch may be overlooked.
     """
-    scenario, laid = placed.scenario, placed.laid
-    fit = largest_batch(scenario, laid.graph, LIMIT)
+    line, scenario = planned(placed, LIMIT), placed.scenario
     least = scenario.workload.batch if fixed else 1
-    if fit < least:
-        return 0, f"memory: {fit:,} sequences fit" if fit else "memory: not one sequence fits"
-    choice = Choice("as planned", scenario.cluster, (), (1,))
-    plan = Packed(choice, scenario, laid, device_array(laid.table, scenario.cluster), fit, None)
+    if line is None or line.high < least:
+        return 0, f"memory: {line.high:,} sequences fit" if line else "memory: not one sequence fits"
 
     def slow(batch: int) -> float:
-        return float(plan.times(np.array([batch]), laid.most)[0]) / tokens_of(scenario)
+        return float(line.times([batch])[0]) / tokens_of(scenario)
 
     if slow(least) > tpot_s:
         return 0, f"TPOT {show(slow(least), 's', 4)} with {least:,} sequence{'s' if least > 1 else ''}"
     if fixed:
         return least, ""
-    low, high = 1, fit
+    low, high = 1, line.high
     if slow(high) <= tpot_s:
         return high, ""
     while high - low > 1:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hwmodel.answered import Answered
-from hwmodel.compare import cost, rates, rows
+from hwmodel.compare import overtaking, rates, rows
 from hwmodel.compare.along import Along
+from hwmodel.compare.curve import Curve, Sampled, planned
+from hwmodel.result import Result
 from hwmodel.run import run
 from hwmodel.scenario import Scenario
 from hwmodel.sweep.read import Points
@@ -29,10 +32,14 @@ class Comparison(Answered):
     verdicts: tuple[dict[str, Any], ...] = ()
     """Of every two: who is ahead in what, by which factor, and whether beyond their ranges."""
 
+    places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of files of points: which point stands for the file, and what the axes are there, by the row's name and by column."""
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel compare --json`` prints it."""
         plain, crossovers = [dict(row) for row in self.rows], [dict(row) for row in self.crossovers]
         return {"columns": list(rows.COLUMNS), "rows": plain, "crossovers": crossovers, "notes": list(self.notes),
+                "places": {name: dict(values) for name, values in self.places.items()},
                 "along": [each.to_dict() for each in self.along],
                 "verdicts": [dict(row) for row in self.verdicts]}  # fmt: skip
 
@@ -54,29 +61,46 @@ def compare(asked: Sequence[Asked], over: Sequence[Along] = ()) -> Comparison:
         For a file that is none of points.
     """
     files = _files(asked)
-    plain = tuple(rows.of_points(files[n], files[n].name) if n in files else _row(each) for n, each in enumerate(asked))
+    steps = {n: run(each) for n, each in enumerate(asked) if isinstance(each, Scenario)}
+    plain = _told_apart(_row(each, steps.get(n), files.get(n)) for n, each in enumerate(asked))
     verdicts = tuple(rows.verdicts(plain))
     if over:
         return Comparison(plain, tuple(row for each in over for row in each.crossovers), (), tuple(over), verdicts)
     if files:
         bands = {row["scenario"]: rates.of_points(files[n]) for n, row in enumerate(plain) if n in files}
-        bands |= {each.name: rates.of_scenario(each) for each in asked if isinstance(each, Scenario)}
-        return Comparison(plain, tuple(rates.crossed(bands)), (), (), verdicts)
-    notes = [f"{row['scenario']}: {_CURVELESS}" for row, each in zip(plain, asked, strict=True) if not _decodes(each)]
-    curves = {each.name: cost.curve(each) for each in asked if isinstance(each, Scenario) and _decodes(each)}
-    crossovers, never = cost.crossed(curves)
-    return Comparison(plain, tuple(crossovers), (*notes, *never), (), verdicts)
+        bands |= {plain[n]["scenario"]: rates.of_scenario(step.placed.scenario) for n, step in steps.items()}
+        places = {plain[n]["scenario"]: rows.place(points) for n, points in files.items()}
+        return Comparison(plain, tuple(rates.crossed(bands)), (), (), verdicts, places)
+    decoding = {n: step for n, step in steps.items() if step.placed.scenario.workload.phase == "decode"}
+    notes = [f"{row['scenario']}: {_CURVELESS}" for n, row in enumerate(plain) if n not in decoding]
+    curves = _curves({plain[n]["scenario"]: step for n, step in decoding.items()})
+    notes += [f"{curve.name}: a price of its chips is not known, so no cost to cross" for curve in curves if not curve.priced]
+    changes = overtaking.in_pairs(curves)
+    return Comparison(plain, tuple(changes), (*notes, *overtaking.never(curves, changes)), (), verdicts)
 
 
 _CURVELESS = "a saved answer or no decode step: it has no curve over batches to cross"
 
 
-def _row(each: Asked) -> dict[str, Any]:
-    return rows.of_answer(run(each).to_dict() if isinstance(each, Scenario) else each)  # type: ignore[arg-type]
+def _curves(steps: Mapping[str, Result]) -> list[Curve]:
+    """Each under its own plan, where one sequence fits."""
+    lines = {name: planned(step.placed, step.placed.scenario.goal.max_batch) for name, step in steps.items()}
+    return overtaking.refined([Sampled(name, line) for name, line in lines.items() if line], overtaking.in_pairs)
 
 
-def _decodes(each: Asked) -> bool:
-    return isinstance(each, Scenario) and each.workload.phase == "decode"
+def _told_apart(plain: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Of rows of one name (a scenario under other settings) the second is called NAME (2)."""
+    found, seen = list[dict[str, Any]](), Counter[str]()
+    for row in plain:
+        seen[row["scenario"]] += 1
+        found.append(row | {"scenario": f"{row['scenario']} ({seen[row['scenario']]})"} if seen[row["scenario"]] > 1 else row)
+    return tuple(found)
+
+
+def _row(each: Asked, step: Result | None, points: Points | None) -> dict[str, Any]:
+    if points is not None:
+        return rows.of_points(points, points.name)
+    return rows.of_answer(step.to_dict() if step else each)  # type: ignore[arg-type]
 
 
 def _files(asked: Sequence[Asked]) -> dict[int, Points]:

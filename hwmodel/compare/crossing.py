@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -31,15 +31,14 @@ class Crossing:
     """Ends of where it may lie: the points of the lines around it."""
 
 
-def crossings(lines: Mapping[str, Line], *, log: bool = False) -> list[Crossing]:
+def crossings(lines: Mapping[str, Line]) -> list[Crossing]:
     """Every change of places of two lines where both are known, straight between their points.
 
-    lines : by name; log : straight in logarithms of both
+    lines : by name
     """
-    to, back = (np.log, math.exp) if log else (np.asarray, float)
-    straight = {name: (to(x), to(y)) for name, (x, y) in lines.items() if len(x)}
+    known = {name: (np.asarray(x), np.asarray(y)) for name, (x, y) in lines.items() if len(x)}
     found = []
-    for (one, (x, y)), (other, (u, v)) in combinations(straight.items(), 2):
+    for (one, (x, y)), (other, (u, v)) in combinations(known.items(), 2):
         low, high = max(x[0], u[0]), min(x[-1], u[-1])
         if low >= high:
             continue
@@ -54,7 +53,7 @@ def crossings(lines: Mapping[str, Line], *, log: bool = False) -> list[Crossing]
                 share = gap[k] / (gap[k] - gap[k + 1])
                 where, value = (float(own[k] + share * (own[k + 1] - own[k])) for own in (at, height))
                 names = (one, other) if (gap[k] or gap[k - 1]) > 0 else (other, one)
-                found.append(Crossing(names, back(where), back(value), back(float(at[k])), back(float(at[k + 1]))))
+                found.append(Crossing(names, where, value, float(at[k]), float(at[k + 1])))
     return sorted(found, key=lambda crossing: crossing.at)
 
 
@@ -65,21 +64,6 @@ def _sides(x: Array, y: Array, at: Array) -> Array:
         here = x[np.minimum(nearest, len(x) - 1)] == at
         found[here, side] = y[nearest[here]]
     return found
-
-
-def paying(points: Sequence[tuple[float, float]]) -> Line:
-    """Of points (x, y) those that no other beats in both, more x and less y, by x."""
-    kept: list[tuple[float, float]] = []
-    for x, y in sorted(points, reverse=True):
-        if not kept or y < kept[-1][1]:
-            kept.append((x, y))
-    x_, y_ = np.array(kept[::-1]).reshape(-1, 2).T
-    return x_, y_
-
-
-def level(line: Line, x: float) -> float:
-    """Y of a line at x, straight in logarithms; beyond an end that of the end."""
-    return float(np.exp(np.interp(math.log(x), np.log(line[0]), np.log(line[1]))))
 
 
 def overlap(one: Band, other: Band, at: float) -> tuple[float, float]:

@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 
 from hwmodel.compare.crossing import Band, crossings, overlap
-from hwmodel.compare.rows import CHIP
 from hwmodel.scenario import Scenario
 from hwmodel.sweep.axes import Axis, SweepSpec
 from hwmodel.sweep.chunks import pricer
 from hwmodel.sweep.drive import whole
+from hwmodel.sweep.names import BATCH, CHIP, HIGH, LOW, TIME, USER
 from hwmodel.sweep.pareto import front
 from hwmodel.sweep.read import Points
 from hwmodel.sweep.space import Combination, Field, Space
 from hwmodel.timing import Array
 
-USER, BATCH = "tokens_per_s_per_user", "workload.batch"
 BATCHES = tuple(float(size) for size in np.unique(np.rint(np.geomspace(1, 16384, 96))))
-ENDS = ("time_high_s", "time_low_s")
+ENDS = (HIGH, LOW)
 
 
 def of_scenario(scenario: Scenario) -> dict[str, Band]:
@@ -35,14 +34,14 @@ def of_scenario(scenario: Scenario) -> dict[str, Band]:
 
 def of_points(points: Points) -> dict[str, Band]:
     """Bands of the points of a file, by axis; over the batch only where each stands once."""
-    wanted = [name for name in (USER, CHIP, BATCH, "time_s", *ENDS) if name in points.names]
+    wanted = [name for name in (USER, CHIP, BATCH, TIME, *ENDS) if name in points.names]
     return _bands({name: points.number(name) for name in wanted})
 
 
 def _bands(numbers: Mapping[str, Array]) -> dict[str, Band]:
     if not len(numbers[CHIP]):
         return {}
-    rate, time = numbers[CHIP], numbers["time_s"]
+    rate, time = numbers[CHIP], numbers[TIME]
     low, high = (rate * time / numbers.get(end, time) for end in ENDS)
     best = front(np.array([numbers[USER], rate]).T)
     best = best[np.argsort(numbers[USER][best])]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.spec.errors import InputError
+from hwmodel.sweep.names import BATCH, CHIP, COST, HIGH, LOW, POINT, TIME, USER, inputs
 from hwmodel.sweep.read import Points
 
 COLUMNS = (
@@ -16,10 +16,9 @@ COLUMNS = (
     "tokens_per_s_per_user", "tokens_per_s_per_chip", "usd_per_million_tokens", "usd_low", "usd_high", "joules_per_token",
     "bound", "reasons",
 )  # fmt: skip
-NAMED = {"batch": "workload.batch", "step_s": "time_s", "step_low_s": "time_low_s", "step_high_s": "time_high_s"}
+NAMED = {"batch": BATCH, "step_s": TIME, "step_low_s": LOW, "step_high_s": HIGH}
 """Columns that a sweep's file calls otherwise."""
-CHIP = "tokens_per_s_per_chip"
-MEASURES = {"tokens_per_s_per_user": True, CHIP: True, "usd_per_million_tokens": False}
+MEASURES = {USER: True, CHIP: True, COST: False}
 """What one may be ahead in, and whether more is better."""
 
 
@@ -49,13 +48,22 @@ def of_points(points: Points, name: str) -> dict[str, Any]:
     """
     known = {column: NAMED.get(column, column) for column in COLUMNS}
     points.load(*known.values(), "tpot_s")
-    rates = points.number(CHIP)
-    if np.isnan(rates).all():
-        raise InputError(f"{points.name}: column '{CHIP}' is empty")
-    best = int(np.nanargmax(rates))
+    best = _best(points)
     row: dict[str, Any] = {column: points.plain(own, best) if own in points.names else None for column, own in known.items()}
     phase = "mixed" if {"tpot_s", "ttft_s"} <= set(points.names) else "decode" if "tpot_s" in points.names else "prefill"
     return row | {"scenario": name, "feasible": True, "phase": phase, "reasons": []}
+
+
+def place(points: Points) -> dict[str, Any]:
+    """Which point the row of a file is, and the values that the sweep's axes have there; None where one does not apply."""
+    names = inputs(points.names)
+    points.load(*names)
+    best = _best(points)
+    return {POINT: int(points.number(POINT)[best])} | {name: points.plain(name, best) for name in names}
+
+
+def _best(points: Points) -> int:
+    return int(np.nanargmax(points.known(CHIP)))
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -9,11 +9,6 @@ from scipy.optimize import brentq
 Array = NDArray[np.float64]
 
 
-def uniform_hit(experts: int, capacity: int) -> float:
-    """Hit rate of any policy when every expert is asked for alike: C / E."""
-    return min(1.0, capacity / experts)
-
-
 def lfu_hit(popularity: Array, capacity: int) -> float:
     """Hit rate of the `capacity` most popular experts, kept for good: the sum of their shares.
 

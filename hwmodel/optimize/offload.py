@@ -88,19 +88,6 @@ class Offloaded:
         return float("inf")
 
 
-def compute_bound_crossing(weight_bytes: float, near_flops_per_s: float, link_bytes_per_s: float) -> float:
-    """Tokens where a stream bound by the link takes as long as a near device bound by its arithmetic: b_w F_n / (2 BW_l).
-
-    Derivation: W / BW_l = 2 P m / F_n with W = b_w P; a `crossing` with everything else free.
-    """
-    return weight_bytes * near_flops_per_s / (2 * link_bytes_per_s)
-
-
-def traffic_ratio(expert_inter: int, weight_bytes: float, activation_bytes: float, tokens: float) -> float:
-    """Bytes over the link for weights against activations of one gated expert: 3 h f b_w / (2 m h b_a)."""
-    return 3 * expert_inter * weight_bytes / (2 * tokens * activation_bytes)
-
-
 def near_tokens_per_s(model: Model, bytes_per_s: float, weights: Format, *, shared: bool = False) -> float:
     """Most tokens per second of one sequence that a memory of `bytes_per_s` allows when it holds the routed experts.
 
@@ -109,25 +96,6 @@ def near_tokens_per_s(model: Model, bytes_per_s: float, weights: Format, *, shar
     roles = ("experts", "shared") if shared else ("experts",)
     used = sum(count * weight.active_elements for count, _, weight in counts.stored_weights(model) if weight.role in roles)
     return bytes_per_s / (used * weights.bytes)
-
-
-def split_share(move_s: float, near_s: float) -> float:
-    """Share of a hot expert's columns for the fast device at which both places finish together: t_near / (t_near + t_move).
-
-    Columns of an expert divide its weights and its products alike, so each place's time is in proportion to its share.
-    """
-    return near_s / (near_s + move_s)
-
-
-def streamed_misses(missed: float, link_bytes_per_s: float, host_bytes_per_s: float, *, shared: bool = True) -> float:
-    """Of `missed` experts in host memory, how many to bring over the link so that link and host finish together.
-
-    The host computes the others at the speed of its memory. ``shared``: the link reads the same memory, so that the host has
-    BW_h - BW_l left: q / BW_l = (m - q) / (BW_h - BW_l), q = m BW_l / BW_h (FreeToken, arXiv 2608.16157); else
-    q = m BW_l / (BW_l + BW_h). All of them when the link is as fast as the memory.
-    """
-    together = host_bytes_per_s if shared else host_bytes_per_s + link_bytes_per_s
-    return missed * min(1.0, link_bytes_per_s / together)
 
 
 @dataclass(frozen=True)
@@ -147,7 +115,8 @@ def assign(tokens: Sequence[float], expert: Offloaded, *, side_by_side: bool = F
 
     One after another, each expert goes where it is quicker. Side by side, both devices start together and the later one
     counts: by exchanging two experts the fast device takes those whose ratio near / move is highest until both finish
-    together, which divides at most one expert by its columns (`split_share`); no division of any expert does better.
+    together, which divides at most one expert by its columns (work at either place in proportion); no division of any expert
+    does better.
 
     Experts that no token chose cost nothing anywhere.
     """
@@ -169,22 +138,3 @@ def assign(tokens: Sequence[float], expert: Offloaded, *, side_by_side: bool = F
         seconds = max(used, left)
     taken = [m for m, part in zip(tokens, share, strict=True) if part > 0]
     return Assignment(tuple(share.tolist()), float(seconds), min(taken, default=float("inf")))
-
-
-def turning_points(
-    lower: Device, upper: Device, link_bytes_per_s: float, lower_intensity: float, upper_intensity: float
-) -> tuple[float, float]:
-    """Intensities (FLOP per byte moved) P1 and P2 of the hierarchical roofline (MoE-Lightning, arXiv 2411.11217, section 3.2).
-
-    Work on data of the lower level j reaches min(F_i, BW_i I_i, BW_l I) at the upper one i. Below P1 =
-    min(F_j, BW_j I_j) / BW_l it is better done where the data lies; above P2 = min(F_i, BW_i I_i) / BW_l the link no longer
-    binds.
-
-    Parameters
-    ----------
-    lower_intensity, upper_intensity
-        FLOP per byte that each device reads from its own memory, I_j and I_i.
-    """
-    below = min(lower.flops_per_s, lower.bytes_per_s * lower_intensity)
-    above = min(upper.flops_per_s, upper.bytes_per_s * upper_intensity)
-    return below / link_bytes_per_s, above / link_bytes_per_s

@@ -15,6 +15,7 @@ from hwmodel.compare.answer import Comparison
 from hwmodel.compare.rows import MEASURES
 from hwmodel.report.money import usd
 from hwmodel.report.tables import seconds, table
+from hwmodel.sweep.names import BATCH, CHIP, COST, USER, said, short
 
 REASONS = 6
 """Of the values where a scenario cannot serve: so many are said."""
@@ -30,6 +31,7 @@ def comparison(found: Comparison) -> RenderableType:
     ]  # fmt: skip
     columns = ("scenario", "", "batch", "step", "tokens/s", "/user", "/chip", "USD/Mtok", "J/token", "bound")
     parts: list[RenderableType] = [table("side by side", columns, rows, 2)]
+    parts += [Text(_place(row, found.places[row["scenario"]])) for row in found.rows if row["scenario"] in found.places]
     for each in found.along:
         parts += ["", _along(each)]
     if found.verdicts and not found.along:
@@ -41,6 +43,14 @@ def comparison(found: Comparison) -> RenderableType:
             for part in ("", _changes([row for row in found.crossovers if (row["y"], row["x"]) == (y, x)], y, x))
         ]
     return Group(*parts, *(Text(f"note: {text}", style="dim") for text in found.notes))
+
+
+def _place(row: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """Which of a file's points a row is."""
+    point, *axes = values
+    heads = zip(short(axes), (values[name] for name in axes), strict=True)
+    said_ = ", ".join(f"{head} {said(value)}" for head, value in heads if value is not None)
+    return f"{row['scenario']}: point {values[point]}, most tokens/s/chip of the file" + (f"; {said_}" if said_ else "")
 
 
 def _verdicts(found: Comparison) -> RenderableType:
@@ -63,9 +73,7 @@ def _changes(rows: Sequence[Mapping[str, Any]], y: str, x: str) -> RenderableTyp
     return _crossovers(f"crossovers of {SHORT.get(y, y)}", rows, SHORT.get(x, x), "ahead")
 
 
-COST = "usd_per_million_tokens"
-SHORT = {"tokens_per_s_per_user": "tokens/s/user", "tokens_per_s_per_chip": "tokens/s/chip", COST: "USD/Mtok",
-         "workload.batch": "batch"}  # fmt: skip
+SHORT = {USER: "tokens/s/user", CHIP: "tokens/s/chip", COST: "USD/Mtok", BATCH: "batch"}  # fmt: skip
 
 
 def _crossovers(title: str, rows: Sequence[Mapping[str, Any]], unit: str, best: str = "cheaper") -> RenderableType:

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hwmodel.explain import Explanation
+from hwmodel.report.markup import MOVES
 from hwmodel.report.tables import table
 
 
@@ -17,10 +18,6 @@ def explanations(found: Sequence[Explanation], scenario: str) -> RenderableType:
     for each in found:
         parts += ["", *_one(each)]
     return Group(*parts)
-
-
-PRINTED = 0.005
-"""Per cent below which what an input moves is printed as nothing, and so is left out."""
 
 
 def _one(each: Explanation) -> list[RenderableType]:
@@ -33,7 +30,7 @@ def _one(each: Explanation) -> list[RenderableType]:
     grid.columns[1].no_wrap = True
     grid.columns[4].overflow = "fold"
     lines.append(grid)
-    moved = ", ".join(f"{name} ({value:+.2f} %)" for name, value in each.most_sensitive if abs(value) >= PRINTED)
+    moved = ", ".join(f"{name} ({value:+.2f} %)" for name, value in each.most_sensitive if abs(value) >= MOVES)
     if moved:
         lines.append(Text(f"  moved most, per 1 % of the input, by: {moved}"))
     return lines

@@ -84,13 +84,23 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, wid
     return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+MOVES = 0.005
+"""Per cent below which what an input moves is printed as nothing, and so is left out."""
+
+
+def movers(each: Data) -> list[tuple[str, float]]:
+    """Inputs that move a total, and per cent by 1 % more of each."""
+    pairs = [(str(row["input"]), float(row["elasticity"])) for row in each["most_sensitive"]]
+    return [(name, value) for name, value in pairs if abs(value) >= MOVES]
+
+
 def explanation(each: Data) -> str:
     """Formula, terms and what moves it."""
     rows = [
         (term["symbol"], f"{float(term['value']):.10g}", term["unit"], term["status"], term["source"]) for term in each["terms"]
     ]
     note = f'<p class="faint">{escape(str(each["note"]))}</p>' if each.get("note") else ""
-    moved = ", ".join(f"{row['input']} {row['elasticity']:+.2f} %" for row in each["most_sensitive"])
+    moved = ", ".join(f"{name} {value:+.2f} %" for name, value in movers(each))
     moves = f"<p>Per 1 % more of an input, it moves most by: {escape(moved)}</p>" if moved else ""
     table = grid(("term", "value", "unit", "status", "source"), rows, 1, (4,))
     return f'<code class="formula">{escape(str(each["formula"]))}</code>{note}{table}{moves}'

@@ -8,10 +8,10 @@ from html import escape
 from hwmodel.report.markup import Data, grid, legend, number, zoomed
 from hwmodel.report.page import Page
 from hwmodel.report.svg_front import Dot, Line, front
+from hwmodel.sweep.names import CHIP, COST
 
 COLOURS = ("c-compute", "c-mem0", "c-link", "c-mem3", "c-mem1", "c-mem2", "c-overhead")
-CHIP, USD = "tokens_per_s_per_chip", "usd_per_million_tokens"
-WORDS = {CHIP: "tokens/s/chip", USD: "USD/Mtok"}
+WORDS = {CHIP: "tokens/s/chip", COST: "USD/Mtok"}
 
 
 def pareto(page: Page) -> str:
@@ -24,9 +24,9 @@ def pareto(page: Page) -> str:
         return f'<h2>Pareto front</h2><p class="faint">{escape(str(found.get("reason") or "No plan of these chips fits."))}</p>'
     curves = list(found["curves"])
     kinds = {str(curve["name"]): COLOURS[min(at, len(COLOURS) - 1)] for at, curve in enumerate(curves)}
-    measures = [CHIP] + [USD] * all(point[USD] is not None for curve in curves for point in curve["points"])
+    measures = [CHIP] + [COST] * all(point[COST] is not None for curve in curves for point in curve["points"])
     pictures = [
-        f"<div><h3>{WORDS[y]} over tokens/s/user{', lower is cheaper' if y == USD else ''}</h3>"
+        f"<div><h3>{WORDS[y]} over tokens/s/user{', lower is cheaper' if y == COST else ''}</h3>"
         f"{zoomed(f'front-{at}', _picture(found, kinds, y))}</div>"
         for at, y in enumerate(measures)
     ]
@@ -62,7 +62,7 @@ def _crossing(row: Data, y: str) -> Dot:
 def _dot(curve: Data, point: Data, y: str, asked: int) -> Dot:
     low, high, user = float(point["ratio_low"]), float(point["ratio_high"]), float(point["tokens_per_s_per_user"])
     here = bool(curve["own"]) and int(point["batch"]) == asked
-    cost = "" if point[USD] is None else f"\n{number(point[USD], 3)} USD/Mtok"
+    cost = "" if point[COST] is None else f"\n{number(point[COST], 3)} USD/Mtok"
     name = f"{curve['name']}, the step of this page" if here else str(curve["name"])
     speed = f"{number(user)} tokens/s/user ({number(user / high)} to {number(user / low)})"
     said = f"{name}\nbatch {int(point['batch']):,}: {speed}\n{number(point[CHIP])} tokens/s/chip{cost}"
@@ -93,7 +93,7 @@ def _ends(curves: Sequence[Data], measures: Sequence[str]) -> str:
     for curve in curves:
         first, last = curve["points"][0], curve["points"][-1]
         figures = [f"{number(first[key])} to {number(last[key])}" for key in ("batch", "tokens_per_s_per_user", CHIP)]
-        figures += [f"{number(first[USD], 3)} to {number(last[USD], 3)}"] if USD in measures else []
+        figures += [f"{number(first[COST], 3)} to {number(last[COST], 3)}"] if COST in measures else []
         rows.append((str(curve["name"]), f"{int(curve['chips']):,}", *figures))
     heads = ("plan", "chips", "batch", "tokens/s/user", *(WORDS[y] for y in measures))
     return grid(heads, rows, 1, (0,))

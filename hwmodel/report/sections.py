@@ -15,6 +15,7 @@ from hwmodel.report.markup import (
     grid,
     legend,
     listed,
+    movers,
     number,
     percent,
     seconds,
@@ -60,7 +61,7 @@ def verdict(page: Page) -> str:
     tiles.append(tile("tokens/s, all users", number(step["tokens_per_s"]), each, led("throughput")))
     tiles += _money(answer["cost"], led) if answer.get("cost") else []
     tiles.append(tile("bound by", step["bound"], _words(step["bound"]), led("step")))
-    reasons = f"<h3>Why not</h3>{listed(answer['reasons'])}" if answer["reasons"] else ""
+    reasons = f"<h2>Why not</h2>{listed(answer['reasons'])}" if answer["reasons"] else ""
     return f'{badge}<p class="lead">{escape(_sentence(answer))}</p><div class="tiles">{"".join(tiles)}</div>{reasons}'
 
 
@@ -277,8 +278,8 @@ def sensitivity(page: Page) -> str:
         picture = svg.stacked(bars, "effect of the inputs' ranges on the step", longest)
         parts.append(f"<h3>Share of the step that an input's stated range moves</h3>{picture}")
     for each in page.explanations:
-        if each["of"] in ("step", "cost", "energy") and each["most_sensitive"]:
-            pairs = [(str(row["input"]), float(row["elasticity"])) for row in each["most_sensitive"]]
+        pairs = movers(each) if each["of"] in ("step", "cost", "energy") else []
+        if pairs:
             moved = [(name, value, f"{value:+.2f} %", "c-up" if value > 0 else "c-down") for name, value in pairs]
             picture = svg.tornado(moved, f"elasticities of {each['of']}")
             name = text_of(why(str(each["of"]), str(each["of"]), page.explained))

@@ -47,9 +47,9 @@ def write_simulation(path: str | Path, out: str | Path) -> None:
 
 def simulation_html(found: Data, pictures: Mapping[str, bytes]) -> str:
     """The page as text; pictures (PNG) by their titles."""
-    made = [(name.lower(), name, body) for name, make in SECTIONS.items() if (body := make(found))]
-    if pictures:
-        made.append(("pictures", "Pictures", "".join(_picture(name, data) for name, data in pictures.items())))
+    bodies = {name: make(found) for name, make in SECTIONS.items()}
+    bodies["Pictures"] = "".join(_picture(name, data) for name, data in pictures.items())
+    made = [(name.lower(), name, f"<h2>{HEADS.get(name, name)}</h2>{body}") for name, body in bodies.items() if body]
     foot = escape(f"hwmodel {found['version']}, page by {__version__}.")
     return document(str(found["scenario"]), escape(str(found["trace"])), made, foot)
 
@@ -107,7 +107,7 @@ def _classes(found: Data) -> str:
          _targets(one["slo"])) for one in classes
     ]  # fmt: skip
     head = ("class", "requests", "good", "goodput", "TTFT mean", "p99", "TPOT mean", "p99", "targets")
-    return f"<h3>Classes of requests</h3>{grid(head, rows, 1, (8,))}"
+    return grid(head, rows, 1, (8,))
 
 
 def _pools(found: Data) -> str:
@@ -138,7 +138,7 @@ def _searched(found: Data) -> str:
          percent(t["goodput_share"]), f"{percent(t['goodput_low'])} to {percent(t['goodput_high'])}", number(t["good_per_s"]))
         for t in found["find"]["tried"]
     ]  # fmt: skip
-    return "<h3>Searched</h3>" + grid(("instances", "rate", "good", "95 % interval", "good /s"), rows)
+    return grid(("instances", "rate", "good", "95 % interval", "good /s"), rows)
 
 
 def _doubts(found: Data) -> str:
@@ -154,3 +154,5 @@ SECTIONS: dict[str, Callable[[Data], str]] = {
     "Answer": _answer, "Classes": _classes, "Latency": _latency, "Pools": _pools, "Searched": _searched, "Doubts": _doubts,
 }  # fmt: skip
 """Name in the navigation, and what makes it."""
+HEADS = {"Classes": "Classes of requests", "Doubts": "How near the step times are"}
+"""Headings that say more than the navigation."""

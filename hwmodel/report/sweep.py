@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
+from rich.text import Text
 
 from hwmodel.report.tables import table
 from hwmodel.sweep.answer import Answer
+from hwmodel.sweep.names import BOUND, POINT, inputs, said, short
 
 MOST = 16
 """Points of the front that are printed; the file and the JSON have all."""
@@ -26,42 +28,37 @@ def answer(found: Answer) -> Any:
     if found.rejected:
         rows = [(reason, f"{count:,}") for reason, count in found.rejected.items()]
         parts.append(table("left out", ("reason", "points"), rows, 1))
-    said = ", ".join(f"{way} {name}" for name, way in found.objectives.items())
+    aims = ", ".join(f"{way} {name}" for name, way in found.objectives.items())
     first, *_, last = [*found.objectives, *found.objectives]
     front = sorted(found.pareto, key=lambda row: -row[first])
-    for title, rows_ in ((f"Pareto front: {said}", front), (f"best by {last}", list(found.top))):
+    for title, rows_ in ((f"Pareto front: {aims}", front), (f"best by {last}", list(found.top))):
         if rows_:
-            step = max(1, -(-len(rows_) // MOST))
-            shown = f" ({len(rows_[::step])} of {len(rows_)})" if step > 1 else ""
-            parts += ["", _points(title + shown, rows_[::step], list(found.objectives))]
+            parts += ["", *_points(title, rows_, list(found.objectives))]
     return Group(*parts)
 
 
-def _points(title: str, rows: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> Any:
-    """Rows of points: number, objectives, what bounds, and of the inputs that differ as many as stand on a line."""
-    inputs = [name for name in rows[0] if name in ("scenario", "plan") or name.split(".")[0] in ("workload", "cluster", "plan")]
-    varied = [name for name in inputs if len({row[name] for row in rows}) > 1]
+def _points(title: str, all_rows: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> list[Any]:
+    """What all points share, and their rows: number, objectives, what bounds, of the inputs that differ as many as fit."""
+    rows = all_rows[:: max(1, -(-len(all_rows) // MOST))]
+    shown = f" ({len(rows)} of {len(all_rows)})" if len(rows) < len(all_rows) else ""
+    every = inputs(rows[0])
+    varied = [name for name in every if len({row[name] for row in all_rows}) > 1]
+    shared = [f"{head} {said(rows[0][name])}" for name, head in zip(every, short(every), strict=True) if name not in varied]
     varied.sort(key=lambda name: not any(isinstance(row[name], str) for row in rows))  # scenarios, plans and chips first
-    names = ["point", *objectives, "bound", *varied]
-    heads = dict(zip(names, [*names[: 2 + len(objectives)], *_short(varied)], strict=True))
-    cells = {name: [_cell(row[name], whole=name == "point") for row in rows] for name in names}
+    names = [POINT, *objectives, BOUND, *varied]
+    heads = dict(zip(names, [*names[: 2 + len(objectives)], *short(varied)], strict=True))
+    cells = {name: [said(row[name], whole=name == POINT) for row in rows] for name in names}
     broken = {name: _broken(head) for name, head in heads.items()}
     wide = {name: max(len(text) for text in (*cells[name], *broken[name].split("\n"))) + 2 for name in names}
     kept = [name for n, name in enumerate(names) if sum(wide[each] for each in names[: n + 1]) <= WIDE]
     left = f"; not shown: {', '.join(heads[name] for name in names if name not in kept)}" if len(kept) < len(names) else ""
     lines = [tuple(cells[name][n] for name in kept) for n in range(len(rows))]
-    return table(title + left, tuple(broken[name] for name in kept), lines, 1)
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Of every path as many last parts as tell it from the others."""
-    found = []
-    for name in names:
-        parts = name.split(".")
-        tails = [parts[-many:] for many in range(1, len(parts) + 1)]
-        own = next((tail for tail in tails if sum(each.split(".")[-len(tail) :] == tail for each in names) == 1), parts)
-        found.append(".".join(own))
-    return found
+    grid = table("", tuple(broken[name] for name in kept), lines, 1)
+    return [
+        Text(title + shown + left, style="bold"),
+        *([Text(f"all with {', '.join(shared)}", style="dim")] if shared else []),
+        grid,
+    ]
 
 
 def _broken(head: str) -> str:
@@ -69,14 +66,3 @@ def _broken(head: str) -> str:
     if len(head) <= 10:
         return head
     return head.replace("_per_user", "\nper_user").replace("_per_chip", "\nper_chip").replace(".", ".\n")
-
-
-def _cell(value: Any, *, whole: bool = False) -> str:
-    if value is None:
-        return "-"
-    if whole or not isinstance(value, int | float) or isinstance(value, bool):
-        return f"{value}"
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if abs(value) >= size:
-            return f"{value / size:.4g}{letter}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

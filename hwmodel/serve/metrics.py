@@ -173,14 +173,3 @@ def over_time(run: Run) -> dict[str, Array | float]:
         "used_tokens": rows[:, c.USED_PAGES] * page, "idle_tokens": rows[:, c.IDLE_PAGES] * page,
         "capacity_tokens": float(run.inst[:, c.CAPACITY].sum() * page),
     }  # fmt: skip
-
-
-def latencies(run: Run, slo: Mapping[str, float]) -> dict[str, Array | float]:
-    """TTFT and TPOT (s) of the finished requests that have one, each with its target where there is one."""
-    found: dict[str, Array | float] = {}
-    for name, values in (("TTFT", ttft_s(run)), ("TPOT", tpot_s(run))):
-        if np.isfinite(values).any():
-            found[name] = values[np.isfinite(values)]
-            if name.lower() in slo:
-                found[f"{name} target"] = slo[name.lower()]
-    return found

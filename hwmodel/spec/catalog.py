@@ -9,6 +9,8 @@ from pathlib import Path
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 
 SUFFIXES = (".yaml", ".yml", ".json")
+ROWS = (".csv", ".parquet", ".jsonl")
+"""Of files of rows, which are no question: points of a sweep, requests."""
 _ROOMS = {
     "stacks": "stack",
     "sweeps": "sweep",
@@ -55,6 +57,8 @@ def find(room: str, name: str) -> Path:
     kind = _ROOMS[room]
     if not name.strip() or "\0" in name or len(name) > 1000:
         raise InputError(f"expected the name or path of a {kind}, got {shortened(repr(name))}")
+    if name.endswith(ROWS):
+        raise InputError(Problem(_rows(Path(name), kind), file=name))
     if is_path(name):
         path = Path(name)
         try:
@@ -80,6 +84,16 @@ def find(room: str, name: str) -> Path:
         hint = f", did you mean the path ./{here[0]}?" if here else did_you_mean(name, names(room)) or lists
         raise InputError(f"no {kind} named '{shortened(name)}'{hint}")
     return found
+
+
+def _rows(path: Path, kind: str) -> str:
+    """What to say of a file of rows where a YAML is asked for."""
+    try:
+        there = path.exists()
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    uses = "points of a sweep go to 'hwmodel plot' and 'compare', requests to 'hwmodel trace' and 'simulate --trace'"
+    return f"is no {kind} but rows: {uses}" if there else "no such file"
 
 
 def _in(folder: Path, name: str) -> Path | None:

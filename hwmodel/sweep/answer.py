@@ -10,7 +10,8 @@ import numpy as np
 
 from hwmodel.answered import ROWS, Answered, html_table
 from hwmodel.spec.errors import InputError, did_you_mean
-from hwmodel.sweep.chunks import Reduced, Table, merged, order_of
+from hwmodel.sweep.chunks import Reduced, Table, merged
+from hwmodel.sweep.names import POINT
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Total:
         for reason, count in part.rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + count
         self.front = merged([*self.front, *part.pareto])
-        self.best = sorted([*self.best, *part.top], key=lambda item: (-item[0], item[1]["point"]))[: self.top]
+        self.best = sorted([*self.best, *part.top], key=lambda item: (-item[0], item[1][POINT]))[: self.top]
 
     def state(self) -> dict[str, Any]:
         """Plain data to go on from."""
@@ -102,15 +103,7 @@ class Swept(Table, Answered):
         """The points by columns, each a list of one value per point, None where nothing is known; ready for a data frame."""
         if table not in ("", "rows"):
             raise InputError(f"the answer has no table '{table}'{did_you_mean(table, ['rows'])}")
-        found: dict[str, list[Any]] = {"point": self.point.tolist()}
-        for name in order_of(self):
-            if name in self.words:
-                code, words = self.words[name]
-                known = [*words, None]
-                found[name] = [known[k] for k in code.tolist()]
-            else:
-                found[name] = [None if np.isnan(value) else value for value in self.numbers[name].tolist()]
-        return {**found, "feasible": self.feasible.tolist()}
+        return Table.columns(self)
 
     def _repr_html_(self) -> str:
         """Counts and the first rows; every text is escaped."""

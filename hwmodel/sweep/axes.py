@@ -14,6 +14,7 @@ from hwmodel.spec import units
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 from hwmodel.spec.schema import Spec, shown
 from hwmodel.spec.yamlfile import Document
+from hwmodel.sweep.names import OBJECTIVES
 from hwmodel.timing import Array
 
 MAX_VALUES = 1_000_000
@@ -23,7 +24,7 @@ _RANGE = _SHAPES | {"points", "step", "whole"}
 
 
 def _both() -> dict[str, Literal["max", "min"]]:
-    return {"tokens_per_s_per_user": "max", "tokens_per_s_per_chip": "max"}
+    return dict.fromkeys(OBJECTIVES, "max")
 
 
 class Random(Spec):

@@ -17,6 +17,7 @@ from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep.constraints import Constraint, ConstraintError, read_constraint
 from hwmodel.sweep.evaluate import Columns, columns
 from hwmodel.sweep.interval import Fitted, exact, fit, share_names, with_ends
+from hwmodel.sweep.names import FEASIBLE, POINT, REASON, TIME, with_range
 from hwmodel.sweep.numbers import Numbers, parts_of
 from hwmodel.sweep.pareto import best, front
 from hwmodel.sweep.point import with_field
@@ -53,29 +54,35 @@ class Table:
         return self.taken(np.array([index])).rows()[0]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every point as plain data."""
-        columns: list[list[Any]] = [self.point.tolist()]
-        names = order_of(self)
-        for name in names:
+        """Every point as plain data; whole numbers as such."""
+        columns = [[*map(_plain, column)] if name in self.numbers else column for name, column in self.columns().items()]
+        return [dict(zip(self.names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """Names of the columns of inputs and answers: numbers, then words."""
+        return tuple(dict.fromkeys((*self.numbers, *self.words)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all columns, in the order of rows and files."""
+        return (POINT, *self.inner, FEASIBLE)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """All columns, each a list of one value per point, None where nothing is known."""
+        found: dict[str, list[Any]] = {POINT: self.point.tolist()}
+        for name in self.inner:
             if name in self.words:
                 codes, words = self.words[name]
-                columns.append([words[code] if code >= 0 else None for code in codes.tolist()])
+                known = [*words, None]
+                found[name] = [known[code] for code in codes.tolist()]
             else:
-                columns.append([_plain(value) for value in self.numbers[name].tolist()])
-        columns.append(self.feasible.tolist())
-        keys = ("point", *names, "feasible")
-        return [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]
+                found[name] = [None if math.isnan(value) else value for value in self.numbers[name].tolist()]
+        return {**found, FEASIBLE: self.feasible.tolist()}
 
 
-def _plain(value: float) -> float | int | None:
-    if math.isnan(value):
-        return None
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
-
-
-def order_of(table: Table) -> tuple[str, ...]:
-    """Names of the columns of a table beside point and feasible, words beside the numbers they go with."""
-    return tuple(dict.fromkeys((*table.numbers, *table.words)))
+def _plain(value: float | None) -> float | int | None:
+    return int(value) if value is not None and value.is_integer() and abs(value) < 2**53 else value
 
 
 @dataclass(frozen=True)
@@ -140,7 +147,7 @@ class Priced:
             found.numbers[name] = self.column(name)
         for name in self.words:
             found.words[name] = self._codes([(where, own.codes.get(name)) for where, own in self.parts], {}, -1)
-        found.words["reason"] = self._codes([(where, own.reason) for where, own in self.parts], {"": 0}, 0)
+        found.words[REASON] = self._codes([(where, own.reason) for where, own in self.parts], {"": 0}, 0)
         return found
 
     def _codes(self, parts: Sequence[tuple[Ints, Words | None]], known: dict[str, int], none: int) -> Words:
@@ -335,7 +342,7 @@ def fitted_intervals(made: Pricer) -> dict[int, Fitted]:
                 one = part.taken(np.array([k]))
                 parts = int(priced["micro_batches"][k])
                 logs[point] = exact(of, scenario, one, routings[int(routing[point])], parts)
-                shares[point] = [float(priced[name][k] / priced["time_s"][k]) if name in priced else 0.0 for name in names]
+                shares[point] = [float(priced[name][k] / priced[TIME][k]) if name in priced else 0.0 for name in names]
         order = sorted(logs)
         found[combination] = fit(names, np.array([shares[k] for k in order]), np.array([logs[k] for k in order]))
     return found
@@ -355,7 +362,7 @@ def pricer(space: Space, document: Document | None = None, intervals: dict[int, 
     for combination in range(len(space.combinations)):
         of = made._structure(combination, (), {}, {})
         empty = columns(of, space.numbers(combination, _first(space), np.zeros(1, dtype=np.int64)), space.routings or _own(of))
-        names.update(dict.fromkeys(_with_range(empty.numbers) if space.spec.interval else empty.numbers))
+        names.update(dict.fromkeys(with_range(empty.numbers) if space.spec.interval else empty.numbers))
         words.update(dict.fromkeys(empty.codes))
     made.names, made.words = tuple(names), tuple(words)
     document = document or Document(space.name, {}, {}, ())
@@ -378,10 +385,6 @@ def pricer(space: Space, document: Document | None = None, intervals: dict[int, 
     return made
 
 
-def _with_range(names: Iterable[str]) -> list[str]:
-    return [new for name in names for new in ((name, "time_low_s", "time_high_s") if name == "time_s" else (name,))]
-
-
 def _own(of: Structure) -> tuple[Routing, ...]:
     return (of.scenario.workload.routing,)
 
@@ -392,7 +395,7 @@ def _first(space: Space) -> dict[str, Array]:
 
 def merged(fronts: Iterable[tuple[tuple[float, ...], dict[str, Any]]]) -> list[tuple[tuple[float, ...], dict[str, Any]]]:
     """The front of several fronts, in the order of the points."""
-    rows = sorted(fronts, key=lambda item: item[1]["point"])
+    rows = sorted(fronts, key=lambda item: item[1][POINT])
     if not rows:
         return []
     return [rows[k] for k in front(np.array([values for values, _ in rows]))]

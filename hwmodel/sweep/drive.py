@@ -14,8 +14,9 @@ from hwmodel.spec.errors import InputError
 from hwmodel.spec.yamlfile import Document
 from hwmodel.sweep import dask, local
 from hwmodel.sweep.answer import Answer, Swept, Total
-from hwmodel.sweep.chunks import CHUNK, Pricer, Reduced, Table, Words, order_of, pricer
+from hwmodel.sweep.chunks import CHUNK, Pricer, Reduced, Table, Words, pricer
 from hwmodel.sweep.interrupts import uninterrupted
+from hwmodel.sweep.names import REASON
 from hwmodel.sweep.space import Space, space_from
 from hwmodel.sweep.store import Store, header
 
@@ -74,7 +75,7 @@ def run_sweep(
     if first:  # as long as all points take at the rate of those priced now
         seconds *= total.evaluated / max(1, total.evaluated - before)
     return Answer(
-        space.name, space.points, seconds=seconds, names=("point", *order_of(shape), "feasible"), stopped=stopped,
+        space.name, space.points, seconds=seconds, names=shape.names, stopped=stopped,
         objectives=space.spec.objectives, interval_error=max(errors) if errors else None, **total.found(),
     )  # fmt: skip
 
@@ -93,7 +94,7 @@ def _empty(made: Pricer) -> Table:
     none: Words = (np.zeros(0, dtype=np.int64), ("",))
     words = {path: none for path, axis in space.axes.items() if not axis.numeric}
     numbers |= {name: np.zeros(0) for name in made.names}
-    words |= dict.fromkeys((*made.words, "reason"), none)
+    words |= dict.fromkeys((*made.words, REASON), none)
     return Table(np.zeros(0, dtype=np.int64), numbers, words, np.zeros(0, dtype=bool))
 
 

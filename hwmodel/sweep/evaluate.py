@@ -13,6 +13,7 @@ from hwmodel.kernels.sweep import N_POOL, evaluate
 from hwmodel.routing import Routing
 from hwmodel.sweep.devices import host_s, varied
 from hwmodel.sweep.footprint import held
+from hwmodel.sweep.names import BOUND, CHIP, TIME, TOKENS, TPOT, TTFT, USER
 from hwmodel.sweep.numbers import Numbers, parts_of, symbol_rows, symbols_of
 from hwmodel.sweep.spent import spent
 from hwmodel.sweep.structures import Structure, with_routing
@@ -54,7 +55,7 @@ def columns(of: Structure, numbers: Numbers, routings: tuple[Routing, ...]) -> C
     out = _priced(of, numbers, routings, parts)
     found: dict[str, Array] = {}
     _step(of, numbers, parts, out, found)
-    codes = {"bound": (out[2].astype(np.int64), of.names)}
+    codes = {BOUND: (out[2].astype(np.int64), of.names)}
     for index, pool in enumerate(scenario.cluster.pools):
         at = 3 + N_POOL * index
         for k, name in enumerate((*BOUNDS[:4], "idle")):
@@ -64,7 +65,7 @@ def columns(of: Structure, numbers: Numbers, routings: tuple[Routing, ...]) -> C
     at = 3 + N_POOL * of.sizes.pools
     for row, name in enumerate(of.rows):
         found[f"{name}.time_s"] = out[at + 2 * row]
-        codes[f"{name}.bound"] = (out[at + 2 * row + 1].astype(np.int64), of.names)
+        codes[f"{name}.{BOUND}"] = (out[at + 2 * row + 1].astype(np.int64), of.names)
     at += 2 * of.sizes.rows
     for lane, name in enumerate(of.order.lanes):
         found[f"{name.replace('>', '_to_')}.lane_s"] = out[at + lane]
@@ -158,14 +159,14 @@ def _step(of: Structure, numbers: Numbers, parts: Array, out: Array, found: dict
     chips = np.zeros(numbers.points)
     for pool in scenario.cluster.pools:
         chips = chips + numbers.count(pool.name, scenario.cluster)
-    found["time_s"] = time
+    found[TIME] = time
     if work.phase != "decode":
-        found["ttft_s"] = time
+        found[TTFT] = time
     if work.phase != "prefill":
-        found["tpot_s"] = time / per_step
-    found["tokens"], found["tokens_per_s"] = tokens, tokens / time
-    found["tokens_per_s_per_user"] = new / time if work.phase == "prefill" else per_step / time
-    found["tokens_per_s_per_chip"] = found["tokens_per_s"] / chips
+        found[TPOT] = time / per_step
+    found["tokens"], found[TOKENS] = tokens, tokens / time
+    found[USER] = new / time if work.phase == "prefill" else per_step / time
+    found[CHIP] = found[TOKENS] / chips
     found["makespan_s"], found["micro_batches"], found["chips"] = out[1], parts, chips
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from hwmodel.routing import Routing
 from hwmodel.scenario import Scenario
+from hwmodel.sweep.names import HIGH, LOW, TIME
 from hwmodel.sweep.numbers import Numbers, symbols_of
 from hwmodel.sweep.structures import Structure, with_routing
 from hwmodel.timeline import periods, program, seconds
@@ -38,7 +39,7 @@ class Fitted:
 
     def ends(self, found: Mapping[str, Array]) -> tuple[Array, Array]:
         """(low, high) time of a step (s) from its columns."""
-        time = found["time_s"]
+        time = found[TIME]
         logs = np.zeros((2, len(time)))
         for name, weight in zip(self.names, self.weights[1:], strict=True):
             logs[0] += weight[0] * found[name]
@@ -92,8 +93,8 @@ def with_ends(found: dict[str, Array], fitted: Fitted | None) -> dict[str, Array
         return found
     low, high = fitted.ends(found)
     return {
-        "time_s": found["time_s"],
-        "time_low_s": low,
-        "time_high_s": high,
-        **{k: v for k, v in found.items() if k != "time_s"},
+        TIME: found[TIME],
+        LOW: low,
+        HIGH: high,
+        **{k: v for k, v in found.items() if k != TIME},
     }

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
 from hwmodel.sweep.constraints import ConstraintError, read_constraint
+from hwmodel.sweep.names import FEASIBLE, POINT
 from hwmodel.sweep.store import FORMATS, polars
 from hwmodel.timing import Array
 
@@ -38,7 +39,7 @@ class Points:
         self.path, self.name = path, path.name
         with self._readable():
             self.names = self._header()
-        if not {"point", "feasible"} <= set(self.names):
+        if not {POINT, FEASIBLE} <= set(self.names):
             raise InputError(Problem("is no file of points: it has no columns 'point' and 'feasible'", file=str(path)))
         self._held: dict[str, Column] = {}
         self._kept: NDArray[np.bool_] | None = None
@@ -47,7 +48,7 @@ class Points:
 
     def load(self, *names: str) -> None:
         """Read columns in one pass; those that are not there, or held already, are left out."""
-        wanted = [name for name in dict.fromkeys(("point", *names)) if name in self.names and name not in self._held]
+        wanted = [name for name in dict.fromkeys((POINT, *names)) if name in self.names and name not in self._held]
         if not wanted:
             return
         with self._readable():
@@ -106,6 +107,19 @@ class Points:
             raise InputError(f"{self.name}: column '{name}' holds words, no numbers")
         return column
 
+    def known(self, name: str) -> Array:
+        """A column of numbers that says something of some point.
+
+        Raises
+        ------
+        InputError
+            As `number`, and when the column is empty.
+        """
+        found = self.number(name)
+        if np.isnan(found).all():
+            raise InputError(f"{self.name}: column '{name}' is empty")
+        return found
+
     def codes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """A column as words: the code of every point, and the word of each code; numbers in short, in rising order."""
         column = self.column(name)
@@ -145,7 +159,7 @@ class Points:
 
     def _of_csv(self, names: Sequence[str]) -> list[list[str]]:
         """Cells by column; rows that are cut short, as the last one of a sweep that is at work may be, are left out."""
-        at, good, wide = [self.names.index(name) for name in names], self.names.index("feasible"), len(self.names)
+        at, good, wide = [self.names.index(name) for name in names], self.names.index(FEASIBLE), len(self.names)
         found: list[list[str]] = [[] for _ in names]
         with self.path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file)
@@ -157,8 +171,8 @@ class Points:
         return found
 
     def _of_parquet(self, names: Sequence[str]) -> list[Array | list[str]]:
-        frame = polars().read_parquet(self.path, columns=list(dict.fromkeys((*names, "feasible"))))
-        frame = frame.filter(polars().col("feasible"))
+        frame = polars().read_parquet(self.path, columns=list(dict.fromkeys((*names, FEASIBLE))))
+        frame = frame.filter(polars().col(FEASIBLE))
         plain = {True: "true", False: "false"}
         return [
             frame[name].to_numpy()

@@ -18,10 +18,11 @@ from hwmodel.hardware import Pool
 from hwmodel.prices import Economics
 from hwmodel.scenario import Scenario
 from hwmodel.sweep.energy import Slot, power, work_joules
+from hwmodel.sweep.names import COST, JOULES, TIME, TOKENS, WATTS
 from hwmodel.sweep.numbers import Numbers
 from hwmodel.timing import Array
 
-SPENT = ("usd_per_hour", "usd_per_million_tokens", "joules_per_token", "watts")
+SPENT = ("usd_per_hour", COST, JOULES, WATTS)
 
 
 def spent(
@@ -35,7 +36,7 @@ def spent(
     cluster, prices = scenario.cluster, scenario.economics
     if unpriced(cluster, prices):
         return {name: np.full(numbers.points, np.nan) for name in SPENT}
-    rate, time, used = found["tokens_per_s"], found["time_s"], float(prices.utilisation)
+    rate, time, used = found[TOKENS], found[TIME], float(prices.utilisation)
     dollars, joules, drawn = (np.zeros(numbers.points) for _ in range(3))
     for pool in cluster.pools:
         chips = numbers.count(pool.name, cluster)

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from hwmodel import __version__
 from hwmodel.spec.errors import InputError, Problem
-from hwmodel.sweep.chunks import CHUNK, Pricer, Table, order_of
+from hwmodel.sweep.chunks import CHUNK, Pricer, Table
 from hwmodel.sweep.manifest import difference, fingerprint, inputs
+from hwmodel.sweep.names import FEASIBLE, POINT
 
 FORMATS = (".csv", ".parquet")
 
@@ -25,7 +26,7 @@ FORMATS = (".csv", ".parquet")
 def csv_bytes(table: Table) -> bytes:
     """Rows of a table as CSV, numbers in the fewest digits that read back to the last bit; empty where a value is not known."""
     cells = [_rows(table.point[:, None])]
-    for known, names in groupby(order_of(table), key=table.words.__contains__):
+    for known, names in groupby(table.inner, key=table.words.__contains__):
         if known:
             cells += [_words(*table.words[name]) for name in names]
         else:
@@ -55,20 +56,20 @@ def _quoted(word: str) -> str:
 
 def header(table: Table) -> bytes:
     """The first line of a CSV."""
-    return (",".join(_quoted(name) for name in ("point", *order_of(table), "feasible")) + "\n").encode()
+    return (",".join(_quoted(name) for name in table.names) + "\n").encode()
 
 
 def parquet_bytes(table: Table) -> bytes:
     """Rows of a table as a Parquet file of their own."""
     frames = polars()
-    data: dict[str, Any] = {"point": table.point}
-    for name in order_of(table):
+    data: dict[str, Any] = {POINT: table.point}
+    for name in table.inner:
         if name in table.words:
             codes, words = table.words[name]
             data[name] = frames.Series(np.array([*words, ""], dtype=object)[codes].tolist(), dtype=frames.String)
         else:
             data[name] = table.numbers[name]
-    data["feasible"] = table.feasible
+    data[FEASIBLE] = table.feasible
     out = BytesIO()
     frames.DataFrame(data).write_parquet(out)
     return out.getvalue()

@@ -1,4 +1,4 @@
-"""How many attention devices per FFN device: the pool ratio, the context they hold on average, and the wait for the slowest.
+"""Oracles of split plans: attention devices per FFN device, the context they hold on average, the wait for the slowest.
 
 Of arXiv 2601.21351 (analytical provisioning of disaggregated attention and FFN): one FFN device serves `ratio` attention
 devices with B sequences each. A layer takes as long as the slowest of its stages.
