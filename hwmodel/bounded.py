@@ -19,7 +19,7 @@ SLACK = 0.002
 """What a sum may be short of its least."""
 ROOM, GAP = 0.1, 0.01
 """Room of a sum that joins, and its product with the force."""
-LEAST_GAP = 1e-6
+LEAST_GAP = 1e-8
 """Force times room, in the mean over the sums, at which the bound counts as reached: smaller ones leave no digits."""
 STIFFEST = 1e8
 """Most that a sum without room resists."""

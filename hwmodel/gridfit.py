@@ -101,7 +101,8 @@ class Lattice:
         for turn in range(MOST_TURNS):
             step = way.step(design.T @ diags(now) @ design + penalty, design.T @ (now * left), found)
             found += step
-            if turn >= TURNS - 1 and np.abs(step).max() < CLOSE and way.kept(found):
+            seen = design @ step if len(values) else step
+            if turn >= TURNS - 1 and np.abs(seen).max() < CLOSE and way.kept(found):
                 break
             now = weight * how.robust / np.maximum(np.abs(left - design @ found), how.robust)
         return np.asarray(found + middle)
@@ -111,10 +112,10 @@ class Lattice:
         return self.fit(csr_matrix((0, len(values))), np.zeros(0), np.zeros(0), Smoothness(1.0, 1.0), values, bound)
 
 
-TURNS, MOST_TURNS = 5, 40
+TURNS, MOST_TURNS = 5, 60
 """Fewest and most steps of a fit, in which the weights of points far off and the forces of a bound settle."""
-CLOSE = 0.01
-"""A step below which they have, as a natural logarithm at the knot that moves most: one that hardly any row says much of."""
+CLOSE = 0.002
+"""A step below which they have, as a natural logarithm at the point that moves most."""
 
 
 def _differences(knots: Array, steps: Sequence[int]) -> Any:

@@ -42,9 +42,8 @@ def _decode(at: Array) -> Columns:
 
 
 def _prefill(at: Array) -> Columns:
-    """Every shape with one query head a KV head, and with eight."""
-    at = np.concatenate([at, at])
-    group = np.repeat([1.0, 8.0], len(at) // 2)
+    """Every number of heads as one of each KV head, and as eight."""
+    at, group = np.concatenate([at, at]), np.repeat([1.0, 8.0], len(at))
     window = np.where(at[:, 2] > 1.5, at[:, 2], 0.0)
     sizes = {"batch": at[:, 0] / group, "heads": group, "kv_heads": np.ones(len(at))}
     return {**sizes, "head_dim": at[:, 3], "window": window, "seq": at[:, 1]}
@@ -55,7 +54,9 @@ def _mla_decode(at: Array) -> Columns:
 
 
 def _mla_prefill(at: Array) -> Columns:
-    return {"batch": at[:, 0], "seq": at[:, 1], "kv_len": at[:, 1], "heads": np.ones(len(at))}
+    """Every number of heads as one of each sequence, and as 128."""
+    at, heads = np.concatenate([at, at]), np.repeat([1.0, 128.0], len(at))
+    return {"batch": at[:, 0] / heads, "seq": at[:, 1], "kv_len": at[:, 1], "heads": heads}
 
 
 def _collective(at: Array) -> Columns:

@@ -16,7 +16,7 @@ from hwmodel.features import GRIDS
 from hwmodel.gridfit import Lattice, Smoothness
 from hwmodel.hardware import load_chip
 from hwmodel.measured import Rows
-from hwmodel.monotone import doublings
+from hwmodel.monotone import Doublings
 from hwmodel.replay import replay, times
 from hwmodel.sample import sample_of, start_of
 from hwmodel.spec import catalog
@@ -88,17 +88,16 @@ def test_what_surely_grows_is_the_least_of_stairs_and_ramp() -> None:
     sizes = mesh(m=octaves(0, 12, 1), n=np.array([4096.0]), k=np.array([4096.0]))
     rows = Rows("gemm", "gemm", "h100_sxm", "mine", "bfloat16", (), "", sizes, np.full(13, 1e-5), ())
     sample = sample_of(rows, chip)
-    pairs = doublings(sample)
-    assert pairs is not None
-    grows = -pairs.least(start_of(sample, np.ones(13, dtype=bool)))
+    bound = Doublings("gemm").bound(start_of(sample, np.ones(13, dtype=bool)), sample)
+    grows = -bound.least
     assert grows.min() == 0
     knots = np.array(GRIDS["gemm"].lattice.knots)
-    change = pairs.design.toarray() @ knots  # octaves along m, n and k from the first shape to the second
-    on = pairs.design.min(axis=1).toarray().ravel() == -1
+    change = bound.rows.toarray() @ knots  # octaves along m, n and k from the first shape to the second
+    on = bound.rows.min(axis=1).toarray().ravel() == -1
     assert set(map(tuple, np.rint(change[on]).astype(int))) == {(0, 0, 1), (0, 1, 0), (1, 0, 0)}
-    at = np.where(on[:, None], np.maximum(-pairs.design.toarray(), 0) @ knots, 0)
+    at = np.where(on[:, None], np.maximum(-bound.rows.toarray(), 0) @ knots, 0)
     few = on & (change[:, 0] > 0.9) & (at[:, 0] <= 3) & (at[:, 1] > 15) & (at[:, 2] == 7)
-    many = (change[:, 0] > 0.9) & (at[:, 0] == 12) & (at[:, 1] > 15) & (at[:, 2] > 15)
+    many = on & (change[:, 0] > 0.9) & (at[:, 0] == 12) & (at[:, 1] > 15) & (at[:, 2] > 15)
     assert few.any()
     assert (grows[few] < 0.01).all()  # a few rows of a wide, shallow product: all weights
     assert grows[many] == pytest.approx(np.log(2), abs=0.02)  # thousands of rows: all work
@@ -190,7 +189,8 @@ CASES: dict[str, tuple[Callable[..., dict[str, Array]], dict[str, Array], tuple[
     ),
 }  # fmt: skip
 """How shapes are made of sizes, the sizes, and those that are doubled."""
-LEAST, MOST_FALLS = {"moe": 0.9}, 0.01
+LEAST, MOST_FALLS = {"attention_decode": 0.94, "mla_decode": 0.92}, 0.003
+"""Between the sizes at which a fit is held a wave or a cache may end, and the form stand still where it was taken to grow."""
 
 
 @pytest.mark.parametrize("op", CASES)
@@ -207,5 +207,5 @@ def test_twice_the_work_seldom_takes_less_time_and_never_much_less(op: str) -> N
                 if key in doubled:
                     twice = np.searchsorted(own, 2 * own[2 * own <= own[-1]])
                     ratio = time.take(twice, axis) / time.take(np.arange(len(twice)), axis)
-                    assert ratio.min() > LEAST.get(op, 0.95), (name, fit.key, key)
+                    assert ratio.min() > LEAST.get(op, 0.97), (name, fit.key, key)
                     assert np.mean(ratio < 0.99) < MOST_FALLS, (name, fit.key, key)
