@@ -41,7 +41,8 @@ GRIDS: dict[str, Grid] = {
     ),
     "attention_decode": Grid(
         ("caches", "seen", "group", "width"),
-        Lattice((_octaves(0, 14, 1.75), _octaves(1, 17, 1.6), _GROUPS, _WIDTHS), ((), (), (1, 4))), Smoothness(0.02, 0.003, 0.1),
+        Lattice((_octaves(0, 14, 1.75), _octaves(1, 17, 1.6), _GROUPS, _WIDTHS), ((), (), (1, 4))),
+        Smoothness(0.02, 0.003, 0.1),
     ),
     "attention_prefill": Grid(
         ("heads", "new", "window", "width"),

