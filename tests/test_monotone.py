@@ -110,22 +110,32 @@ LEAST_GEMM, MOST_GEMM = 0.92, 0.004
 knots and half-way; between them 152 columns fill two tiles and twice as many three, as 128 and 256 do, one and two."""
 
 
+HELD = octaves(6, 15, 1)
+BETWEEN = octaves(6.25, 15, 0.5)
+
+
 @pytest.mark.parametrize("name", with_op("gemm"))
-def test_twice_the_rows_columns_or_depth_of_a_product_seldom_take_less_time(name: str) -> None:
-    """On 41 x 18 x 18 shapes, of which the fit was held at none; the physical form alone falls nowhere."""
+@pytest.mark.parametrize(
+    ("rows", "columns", "least", "most"), [(0.5, HELD, 0.99, 0.0), (1 / 3, BETWEEN, LEAST_GEMM, MOST_GEMM)]
+)
+def test_twice_the_rows_columns_or_depth_of_a_product_seldom_take_less_time(
+    name: str, rows: float, columns: Array, least: float, most: float
+) -> None:
+    """Never where the fit was held, but for the thousandths of the file; seldom on 43 x 18 x 18 shapes between. The physical
+    form alone falls nowhere.
+    """
     found = load_calibration(name)
     chip = load_chip(found.chip)
-    columns = octaves(6.25, 15, 0.5)
-    sizes = mesh(m=octaves(0, 14, 1 / 3), n=columns, k=columns)
+    sizes = mesh(m=octaves(0, 14, rows), n=columns, k=columns)
     bare = found.model_copy(update={"fits": tuple(fit.model_copy(update={"correction": None}) for fit in found.fits)})
     for fit in (fit for fit in found.fits if fit.op == "gemm"):
-        rows = rows_like(found, fit, sizes)
-        base, form = times(replay(rows, chip, found)), times(replay(rows, chip, bare))
+        shapes = rows_like(found, fit, sizes)
+        base, form = times(replay(shapes, chip, found)), times(replay(shapes, chip, bare))
         for key in sizes:
-            twice = replace(rows, columns={**sizes, key: 2 * sizes[key]})
+            twice = replace(shapes, columns={**sizes, key: 2 * sizes[key]})
             ratio = times(replay(twice, chip, found)) / base
-            assert ratio.min() > LEAST_GEMM, (fit.key, key)
-            assert np.mean(ratio < 0.99) < MOST_GEMM, (fit.key, key)
+            assert ratio.min() > least, (fit.key, key)
+            assert np.mean(ratio < 0.99) <= most, (fit.key, key)
             assert (times(replay(twice, chip, bare)) / form).min() > 1 - 1e-9
 
 
