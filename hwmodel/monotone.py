@@ -78,6 +78,7 @@ def _moe(at: Array) -> Columns:
 
 
 def _exchange(at: Array) -> Columns:
+    """Tokens with 8 of 256 experts, as those of DeepSeek-V3, over nodes of eight chips; `at` is tokens, chips."""
     tokens, chips = at.T
     sizes = {"tokens_per_rank": tokens, "hidden": np.full(len(at), WIDTH), "topk": np.full(len(at), 8.0)}
     return {**sizes, "experts": np.full(len(at), 256.0), "ep": chips, "nodes": np.maximum(chips / 8, 1)}
@@ -96,7 +97,8 @@ SIZES: dict[str, tuple[Callable[[Array], Columns], tuple[int, ...], tuple[int, .
     **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), (_collective, (0,), ())),
 }
 """A shape at a place of a grid, the axes along which its time may not fall, and those looked at between their knots as well."""
-COUNTS = tuple(2.0 ** np.arange(0, 17.5, 0.5))
+COUNTS = 2.0 ** np.arange(0, 17.5, 0.5)
+"""Tokens that are doubled, by half octaves."""
 LAYERS: dict[str, tuple[Callable[[Array], Columns], Array]] = {
     "moe": (_moe, np.array([
         (experts, chosen, chips, 2.0**matrix)
@@ -121,17 +123,19 @@ class Doublings:
     def bound(self, theta: Array, like: Sample) -> Bound:
         """The change of a correction from the first to the second: no less than minus what the form surely grows by.
 
+        theta : (4,) parameters of `hwmodel.sample`; like : a group of the chip and the format at hand
+
         Between the steps of tiles a time with tiles stands still, and below them one without tiles grows less: what surely
         grows is the smaller of the two.
         """
         form = form_of(like.rows)
         if (like.chip.name, form) not in self._forms:
-            self._forms[like.chip.name, form] = self._priced(like, form)
+            self._forms[like.chip.name, form] = self._times(like, form)
         before, after = self._forms[like.chip.name, form]
         rises = [np.log(physical(theta, *b) / physical(theta, *a)) for a, b in zip(before, after, strict=True)]
         return Bound(self._designs[form], -np.maximum(np.min(rises, axis=0), 0.0))
 
-    def _priced(self, like: Sample, form: str) -> Array:
+    def _times(self, like: Sample, form: str) -> Array:
         """(first and second, with tiles and without, 3, pairs): compute, memory and fixed s at full rates."""
         chips = like.chip, with_number(like.chip, "execution.cores", 0.0)
         priced = [[_priced(columns, like, chip) for chip in chips] for columns in self.pairs]

@@ -13,7 +13,7 @@ from scipy.optimize import isotonic_regression
 from scipy.sparse import csr_matrix, diags
 
 from hwmodel.bounded import Bound
-from hwmodel.calibrate import RUNS, calibrate, calibrate_all, left_out, text_of
+from hwmodel.calibrate import RUNS, calibrate, calibrate_all, fit_of, left_out, text_of
 from hwmodel.calibration import Calibration, Fit, calibration_of, corrections, load_calibration
 from hwmodel.gridfit import Lattice, Smoothness
 from hwmodel.hardware import load_chip
@@ -155,6 +155,10 @@ def test_known_parameters_are_found_again() -> None:
     assert found.held_out is not None
     assert found.held_out.median < 0.02
     assert found.held_out.p90 < 0.1  # where 160 rows are sparse, what the shipped prior says of real chips comes in
+    alone = fit_of(studies([gemms()], {"h100_sxm": chip})["gemm"], 0)
+    assert alone.held_out is not None
+    assert alone.held_out.median < 0.001
+    assert alone.held_out.p90 < 0.06
 
 
 def test_a_fit_is_the_same_every_time() -> None:

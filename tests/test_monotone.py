@@ -110,7 +110,7 @@ LEAST_GEMM, MOST_GEMM = 0.92, 0.004
 knots and half-way; between them 152 columns fill two tiles and twice as many three, as 128 and 256 do, one and two."""
 
 
-HELD = octaves(6, 15, 1)
+HELD = octaves(6, 15, 0.5)
 BETWEEN = octaves(6.25, 15, 0.5)
 
 
@@ -202,6 +202,7 @@ CASES: dict[str, tuple[Callable[..., dict[str, Array]], dict[str, Array], tuple[
 }  # fmt: skip
 """How shapes are made of sizes, the sizes, and those that are doubled."""
 LEAST, MOST_FALLS = {"attention_decode": 0.94, "mla_decode": 0.92, "mla_prefill": 0.89}, 0.005
+MEAN_FALLS = 3e-4
 """Between the sizes at which a fit is held a wave or a cache may end, and the form stand still where it was taken to grow."""
 
 
@@ -211,7 +212,9 @@ def test_twice_the_work_seldom_takes_less_time_and_never_much_less(op: str) -> N
     make, axes, doubled = CASES[op]
     sizes = make(**mesh(**axes))
     shape = tuple(len(axis) for axis in axes.values())
-    for name in with_op(op):
+    names, shares = with_op(op), list[float]()
+    assert names
+    for name in names:
         found = load_calibration(name)
         for fit in (fit for fit in found.fits if fit.op == op):
             time = times(replay(rows_like(found, fit, sizes), load_chip(found.chip), found)).reshape(shape)
@@ -220,4 +223,6 @@ def test_twice_the_work_seldom_takes_less_time_and_never_much_less(op: str) -> N
                     twice = np.searchsorted(own, 2 * own[2 * own <= own[-1]])
                     ratio = time.take(twice, axis) / time.take(np.arange(len(twice)), axis)
                     assert ratio.min() > LEAST.get(op, 0.97), (name, fit.key, key)
-                    assert np.mean(ratio < 0.99) < MOST_FALLS, (name, fit.key, key)
+                    shares.append(float(np.mean(ratio < 0.99)))
+                    assert shares[-1] < MOST_FALLS, (name, fit.key, key)
+    assert np.mean(shares) < MEAN_FALLS
