@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hwmodel.cli import main
 from hwmodel.served.compare import end_to_end, groups, summary, tables
 from hwmodel.served.engines import decode_point, engine
 from hwmodel.served.fitting import held_out
@@ -221,6 +223,21 @@ def test_validate_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> Non
     assert not found["groups"]
     assert found["e2e"][0].keys() >= {"model", "device", "stack", "precision", "mode", "rows", "tpot_median", "tpot_p90",
                                       "ttft_median", "ttft_p90", "skipped"}  # fmt: skip
+
+
+def test_no_number_of_a_table_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of stacks are long: they go on in the next line, so that every error can be read."""
+    with pytest.raises(SystemExit):
+        main(["validate", "--op", "all_reduce", "--device", "b200_sxm"])
+    said = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert "custom_sglang_SGLang_CustomAllReduce_graph" in said
+    row = next(line for line in said.splitlines() if line.startswith("all_reduce b200_sxm nccl half"))
+    assert len(re.findall(r"[-+]?\d+\.\d", row.partition("half")[2])) == 8
+    with pytest.raises(SystemExit):
+        main(["chips", "h100_sxm"])
+    said = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def _groups(groups: tuple[Group, ...]) -> RenderableType:
         "fit",
         "inside",
     )
-    return table("error of the predicted time, |predicted / measured - 1|, %", columns, rows)
+    return table("error of the predicted time, |predicted / measured - 1|, %", columns, rows, fold=True)
 
 
 def _summary(groups: tuple[Group, ...], beside: Mapping[str, float] | None = None) -> RenderableType:

@@ -29,11 +29,15 @@ def gigabytes(value: float) -> str:
     return show(value, "bytes", 4) if value else "-"
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> Table:
-    """A plain table; the first `left` columns are text, the others numbers."""
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1, *, fold: bool = False) -> Table:
+    """A plain table; the first `left` columns are text, the others numbers.
+
+    Where a table is too wide, its texts go on in the next line, the first column only under `fold`; nothing is cut off.
+    """
     grid = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
     for number, column in enumerate(columns):
-        grid.add_column(column, justify="left" if number < left else "right", no_wrap=number == 0)
+        whole = not fold if number == 0 else fold
+        grid.add_column(column, justify="left" if number < left else "right", no_wrap=whole, overflow="fold")
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, str | Text) else str(cell) for cell in row))
     return grid
