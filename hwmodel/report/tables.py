@@ -264,8 +264,7 @@ def chip_answer(chip: Chip) -> RenderableType:
     for path, number in chip.numbers():
         dimension = chip.dimension(path)
         span = f"{show(number.low, dimension, 4)} to {show(number.high, dimension, 4)}" if number.ranged else ""
-        source = chip.sources.get(number.source, number.source)
-        rows.append((path, show(number, dimension, 5), span, number.status, source))
+        rows.append((path, show(number, dimension, 5), span, number.status, number.source))
     grid = table("", ("number", "value", "range", "status", "source"), rows, 5)
     lines: list[RenderableType] = [Text(f"{chip.name}: {chip.title}", style="bold"), grid]
     if chip.notes:
