@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hwmodel.calibration import Calibration
+from hwmodel.claims.rows import Claim
 from hwmodel.measured import FILES
 from hwmodel.published import FAR, LAYER, Figure, Published
 from hwmodel.report.tables import table
@@ -78,6 +79,18 @@ def short(found: Validation, plain: Validation) -> RenderableType:
     """The answer of ``hwmodel validate --summary``: one line per kind of operation, uncalibrated beside calibrated."""
     beside = {family.name: family.median for family in summary(plain.groups)}
     return Lines(_summary(found.groups, beside), *_left_out(found))
+
+
+def claimed(found: Sequence[Claim]) -> RenderableType:
+    """Every claim's printed figure beside what this program computes, and what is known of those that are bounded."""
+    said = {True: "yes", False: "NO"}
+    rows = [
+        (c.number, c.claim, f"{c.expected:.6g}", f"{c.result:.5g} {c.unit}",
+         f"within {c.inputs['low']:.4g} to {c.inputs['high']:.4g}" if c.agrees and "low" in c.inputs else said[c.agrees],
+         c.formula) for c in found
+    ]  # fmt: skip
+    notes = [Text(f"\n{c.number}: {c.claim}: {c.note}") for c in found if "low" in c.inputs]
+    return Lines(table("", ("#", "claim", "claimed", "computed", "agrees", "formula"), rows, 6), *notes)
 
 
 def served(found: Sequence[EndToEnd]) -> RenderableType:
