@@ -116,7 +116,7 @@ def validate(
         When the folder holds no known table or unreadable rows.
     """
     folder = folder or catalog.shipped("measured")
-    _check(folder, ops)
+    _check(folder, ops, device)
     wanted = [op for op in ops if op not in ("e2e", TABLE, "steady")]
     kernels = (wanted or not ops) and any((folder / f"{name}.csv").is_file() for name in FILES)
     skipped: dict[str, int] = {}
@@ -142,7 +142,7 @@ def validate(
     return Validation(tuple(_group(key, found) for key, found in parts.items()), tuple(e2e), skipped, figures, rates)
 
 
-def _check(folder: Path, ops: Sequence[str]) -> None:
+def _check(folder: Path, ops: Sequence[str], device: str) -> None:
     """A folder without any known table and words that name nothing are mistakes, not empty answers."""
     known = ("e2e", "steady", TABLE, *FILES, *dict.fromkeys(name for names in KINDS_IN.values() for name in names))
     problems = [Problem(f"--op {shortened(op)}: no such operation{did_you_mean(op, known)}") for op in ops if op not in known]
@@ -151,6 +151,9 @@ def _check(folder: Path, ops: Sequence[str]) -> None:
         problems.append(Problem("no such folder of measured rows", file=str(folder)))
     elif not any((folder / name).is_file() for name in tables):
         problems.append(Problem(f"holds none of the known tables: {', '.join(tables)}", file=str(folder)))
+    chips = catalog.names("chips")
+    if device and device not in chips:
+        problems.append(Problem(f"--device {shortened(device)}: no such chip{did_you_mean(device, chips)}"))
     if problems:
         raise InputError(problems)
 

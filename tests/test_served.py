@@ -245,6 +245,7 @@ def test_no_number_of_a_table_is_cut_off(capsys: pytest.CaptureFixture[str]) -> 
     [
         (["--op", "gem"], "did you mean 'gemm'"),
         (["--measured", "nowhere"], "no such folder"),
+        (["--device", "h100"], "--device h100: no such chip, did you mean 'h100_sxm'"),
         (["--measured", "."], "holds none of the known tables"),
     ],
 )

@@ -43,7 +43,10 @@ def explain(result: Result, of: str = "step") -> Explanation:
     name = name or next((each for each in known if each.partition(".")[2] == of), None)
     name = name or next((s.name for s in result.placed.graph.segments if s.kind == of), None)
     if name is None:
-        raise InputError(f"nothing of {result.scenario} is called '{shortened(of)}'{did_you_mean(of, known)}")
+        totals = ", ".join(each for each in known if each in TOTALS or ":" in each)
+        near = did_you_mean(of, known)
+        every = "" if "did you mean" in near else f"; explained are {totals}, and every layer and op that 'hwmodel run' names"
+        raise InputError(f"nothing of {result.scenario} is called '{shortened(of)}'{near or every}")
     return _one(result, name, elasticities(result, _values)[name])
 
 
