@@ -341,7 +341,9 @@ def test_c31_one_latency_and_the_rule_beside_it(ask: Ask, tmp_path: Path) -> Non
     found = ask(*asked)
     assert found["time_s"] == pytest.approx(2e-6)
     assert (found["terms"]["link"], found["terms"]["overhead"]) == pytest.approx((1e-6, 1e-6))
-    assert "plus one latency per phase" in ask(*asked, text=True)
+    said = ask(*asked, text=True)
+    assert "wire: S/B" in said
+    assert "plus one latency per phase" in said
 
 
 RATES = "0.88", "1.47", "1.82"
