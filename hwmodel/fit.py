@@ -41,6 +41,8 @@ class Fit(Answered):
     """Of one sequence on the fullest chip: bytes = a x tokens + b, past every window."""
     kv_dtype: str
     kv_dtype_source: str
+    made_for: int = 0
+    """Tokens of context that the model was made for; 0 when it does not say."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel fit --json`` prints it."""
@@ -77,7 +79,7 @@ def fit(scenario: Scenario) -> Fit:
     formats = scenario.formats
     return Fit(
         batch, context, tuple(here), reasons, one(length), over[0] if over else "nothing in sight", work.batch, length, slope,
-        one(far) - slope * far, formats.kv.name, scenario.kv_from,
+        one(far) - slope * far, formats.kv.name, scenario.kv_from, scenario.model.max_context,
     )  # fmt: skip
 
 

@@ -140,6 +140,11 @@ def test_c11_the_cache_format_counts_in_every_check(ask: Ask, shared: Path, tmp_
         assert found[kv]["kv_bytes_per_sequence"] == gib * 2**30
         assert found[kv]["kv_dtype"] == kv
     assert found["fp8"]["max_batch"] == pytest.approx(2 * found["bf16"]["max_batch"], abs=1)
+    said = ask(
+        "fit", "--model", "meta-llama--Meta-Llama-3.1-8B", "--chip", "l40s", "--context", "221000", "--kv", "fp8", text=True
+    )
+    assert "the model was made for 131,072 tokens; 221,000 are asked for" in said
+    assert "longest context at batch 1 131,072, all that the model was made for" in said
     wide = {kv: ask("fit", scenario(tmp_path, "meta-llama--Meta-Llama-3.1-8B", shared, "[]", count=1, chip="l40s", batch=8,
                                     context=1000, dtypes={"kv": kv})) for kv in found}  # fmt: skip
     assert wide["fp8"]["max_context"] == pytest.approx(2 * wide["bf16"]["max_context"], rel=0.02)

@@ -168,11 +168,16 @@ def fit_answer(found: Fit, scenario: str) -> RenderableType:
     """The answer of ``hwmodel fit``."""
     grid = Table(show_header=False, box=None, pad_edge=False)
     grid.add_row(f"largest batch at {found.context:,} tokens a sequence", f"{found.max_batch:,}")
-    grid.add_row(f"longest context at batch {found.batch:,}", f"{found.max_context:,}")
+    most = ", all that the model was made for" if found.max_context == found.made_for > 0 else ""
+    grid.add_row(f"longest context at batch {found.batch:,}", f"{found.max_context:,}{most}")
     grid.add_row("KV of one sequence, fullest chip", gigabytes(found.kv_bytes_per_sequence))
     law = f"{found.kv_bytes_per_token:,.10g} B per token + {found.kv_fixed_bytes:,.10g} B"
     grid.add_row("  as a law", f"{law}, in {found.kv_dtype} (from {found.kv_dtype_source})")
     lines = [Text(f"  - {reason}", style="red") for reason in found.reasons]
+    if 0 < found.made_for < found.context:
+        lines.append(
+            Text(f"  - the model was made for {found.made_for:,} tokens; {found.context:,} are asked for", style="red")
+        )
     return Group(
         Text(scenario, style="bold"),
         *lines,
