@@ -164,6 +164,10 @@ def _cached(scenario: Scenario, made: Result, taken: Result, taking: Cost) -> To
     price = float(prices.sold.cached_input_usd_per_mtok) if prices.sold and prices.sold.cached_input_usd_per_mtok else None
     how = f"{read:.3g} USD/Mtok for {new:,} new tokens that attend to it, {keep:.3g} for its share of memory over "
     how += f"{float(prices.session.keep_s):g} s"
+    again = float(taking.usd_per_million_input_tokens or 0.0)
+    if usd > again > read:
+        worth = float(prices.session.keep_s) * (again - read) / keep
+        how += f"; dearer than computing it again ({again:.3g}): worth keeping for up to {worth:.2g} s"
     low, high = (factor / float(prices.session.keep_s) for factor in (prices.session.keep_s.low, prices.session.keep_s.high))
     return TokenCost("cached input", usd, read + keep * low, read + keep * high, None, price,
                      margin(usd, price) if price else None, how)  # fmt: skip
