@@ -9,7 +9,7 @@ from typing import Any
 from hwmodel.answered import Answered
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.placing import place
-from hwmodel.scenario import Scenario
+from hwmodel.scenario import Scenario, loaded
 from hwmodel.workload import Workload
 
 LARGEST = 1 << 40
@@ -51,8 +51,23 @@ class Fit(Answered):
         return found
 
 
-def fit(scenario: Scenario) -> Fit:
-    """Search the largest batch and the longest context that fit, by bisection: memory grows with both."""
+def fit(scenario: Scenario | str) -> Fit:
+    """Search the largest batch and the longest context that fit, by bisection: memory grows with both.
+
+    Parameters
+    ----------
+    scenario
+        Or its name or path.
+
+    Raises
+    ------
+    InputError
+        When the plan cannot be laid out at all. A plan that does not fit is answered, with its `reasons`.
+    """
+    return _searched(loaded(scenario))
+
+
+def _searched(scenario: Scenario) -> Fit:
     work = scenario.workload
     placed = place(scenario)
 

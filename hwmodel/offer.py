@@ -9,7 +9,7 @@ from hwmodel.answered import Answered
 from hwmodel.economics import hourly, interactivity_line, margin, speed_price, usd_per_million
 from hwmodel.economics.step import Cost
 from hwmodel.run import Result, run
-from hwmodel.scenario import Scenario
+from hwmodel.scenario import Scenario, loaded
 from hwmodel.spec.errors import InputError
 from hwmodel.workload import Workload
 
@@ -74,11 +74,13 @@ class Offer(Answered):
         }  # fmt: skip
 
 
-def offer(scenario: Scenario, prefill: Scenario | None = None) -> Offer:
+def offer(scenario: Scenario | str, prefill: Scenario | str | None = None) -> Offer:
     """Price a decode scenario as a service.
 
     Parameters
     ----------
+    scenario
+        Or its name or path.
     prefill
         A prefill scenario whose cluster takes in the prompts (its plan, batch and prices); the decode cluster when None.
 
@@ -87,6 +89,7 @@ def offer(scenario: Scenario, prefill: Scenario | None = None) -> Offer:
     InputError
         When the scenario does not decode, `prefill` does not prefill, or no price of a chip is known.
     """
+    scenario, prefill = loaded(scenario), None if prefill is None else loaded(prefill)
     if scenario.workload.phase != "decode":
         raise InputError(
             f"scenario {scenario.name} is a {scenario.workload.phase} step; a service is priced from its decode step"

@@ -121,8 +121,24 @@ def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
 
 
 def load(name: str, *settings: str) -> Scenario:
-    """A scenario by name or path: ``hw.load("h100_llama_70b_decode", "workload.batch=64")``; see `load_scenario`."""
+    """A scenario by name or path: ``hw.load("h100_llama_70b_decode", "workload.batch=64")``; see `load_scenario`.
+
+    Parameters
+    ----------
+    settings
+        ``key.path=value``, units as in the file.
+
+    Raises
+    ------
+    InputError
+        Every problem of the file, its chips, its model and the settings, each with its place.
+    """
     return load_scenario(name, settings)
+
+
+def loaded(asked: Scenario | str) -> Scenario:
+    """A scenario as it is, or the one of that name or path: what answers a question takes either."""
+    return load(asked) if isinstance(asked, str) else asked
 
 
 def from_options(options: Mapping[str, Any], settings: Sequence[str] = ()) -> Scenario:
