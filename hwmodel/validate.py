@@ -51,14 +51,17 @@ class Group:
     held_out: float | None = None
     """Median error that the fit had on rows held out of it; the rows compared here may be among those it rests on."""
     families: tuple[str, ...] = ()
+    spread: float | None = None
+    """From fold to fold of the rows held out: the largest median less the smallest."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, errors in per cent."""
         shares = ("q25", "median", "q75", "p90", "bias", "roofline_median")
-        found = {key: value for key, value in vars(self).items() if key not in ("families", "held_out")}
+        found = {key: value for key, value in vars(self).items() if key not in ("families", "held_out", "spread")}
         return {key: 100 * value if key in shares else value for key, value in found.items()} | {
             "calibrated": self.calibrated == "chip", "parameters": self.calibrated,
             "held_out_median": None if self.held_out is None else 100 * self.held_out,
+            "held_out_fold_spread": None if self.spread is None else 100 * self.spread,
         }  # fmt: skip
 
 
@@ -94,6 +97,7 @@ class _Compared:
     inside: NDArray[np.bool_]
     source: str
     held_out: float | None
+    spread: float | None
 
 
 def validate(
@@ -167,7 +171,8 @@ def _compare(rows: Rows, chip: Chip, calibrated: bool, bands: bool) -> _Compared
     low, high = (fit.low, fit.high) if fit is not None else stated_band(rows, chip) if bands else (1.0, 1.0)
     inside = (1 / ratio >= low) & (1 / ratio <= high)
     held_out = fit.held_out.median if fit is not None and fit.held_out is not None else None
-    return _Compared(rows, ratio, roofline(parts, chip) / rows.measured_s, np.asarray(inside), source, held_out)
+    folds = fit.held_out.spread if fit is not None and fit.held_out is not None else None
+    return _Compared(rows, ratio, roofline(parts, chip) / rows.measured_s, np.asarray(inside), source, held_out, folds)
 
 
 def roofline(parts: Sequence[Part], chip: Chip) -> Array:
@@ -200,12 +205,12 @@ def _group(key: tuple[str, str, str, str], found: Sequence[_Compared]) -> Group:
         float(np.median(np.abs(np.concatenate([part.roofline for part in found]) - 1))),
         next(name for name in ("no", "prior", "chip") if name in sources),
         float(np.mean(np.concatenate([part.inside for part in found]))),
-        _weighted(found), tuple(sorted({part.rows.kind for part in found})),
+        _weighted(found, "held_out"), tuple(sorted({part.rows.kind for part in found})), _weighted(found, "spread"),
     )  # fmt: skip
 
 
-def _weighted(found: Sequence[_Compared]) -> float | None:
-    known = [(part.held_out, len(part.rows)) for part in found if part.held_out is not None]
+def _weighted(found: Sequence[_Compared], what: str) -> float | None:
+    known = [(getattr(part, what), len(part.rows)) for part in found if getattr(part, what) is not None]
     return sum(error * rows for error, rows in known) / sum(rows for _, rows in known) if known else None
 
 
@@ -218,6 +223,7 @@ class Family:
     median: float
     p90: float
     held_out: float | None
+    spread: float | None
     roofline: float
     worst: Group
 
@@ -229,13 +235,24 @@ def summary(groups: Sequence[Group]) -> list[Family]:
         found.setdefault(_family(group), []).append(group)
     result = []
     for name, members in found.items():
-        held_out = [group.held_out for group in members if group.held_out is not None]
+        held_out, spread = (
+            [value for group in members if (value := getattr(group, key)) is not None] for key in ("held_out", "spread")
+        )
         median, p90, roofline = (
             float(np.median([getattr(group, key) for group in members])) for key in ("median", "p90", "roofline_median")
         )
         worst = max(members, key=lambda group: group.median)
         result.append(
-            Family(name, len(members), median, p90, float(np.median(held_out)) if held_out else None, roofline, worst)
+            Family(
+                name,
+                len(members),
+                median,
+                p90,
+                float(np.median(held_out)) if held_out else None,
+                float(np.median(spread)) if spread else None,
+                roofline,
+                worst,
+            )
         )
     return result
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hwmodel.calibration import load_calibration
 from hwmodel.cli import main
 from hwmodel.served.compare import end_to_end, groups, summary, tables
 from hwmodel.served.engines import decode_point, engine
@@ -218,11 +219,33 @@ def test_validate_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> Non
         "op", "device", "stack", "dtype", "rows", "q25", "median", "q75", "p90", "bias", "roofline_median",
         "calibrated", "inside_80",
     }  # fmt: skip
+    group = next(group for group in groups if (group["stack"], group["dtype"]) == ("vllm", "bfloat16"))
+    fit = next(fit for fit in load_calibration("h100_sxm.vllm").fits if (fit.op, fit.dtype) == ("gemm", "bf16"))
+    assert fit.held_out is not None
+    each = [float(text) for text in fit.held_out.folds.split()]
+    assert len(each) == 5
+    assert group["held_out_median"] == pytest.approx(100 * fit.held_out.median)
+    assert group["held_out_fold_spread"] == pytest.approx(100 * (max(each) - min(each)))
     cli.main(["validate", "--op", "e2e", "--device", "b200_sxm", "--json"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)
     assert not found["groups"]
     assert found["e2e"][0].keys() >= {"model", "device", "stack", "precision", "mode", "rows", "tpot_median", "tpot_p90",
                                       "ttft_median", "ttft_p90", "skipped"}  # fmt: skip
+
+
+def test_rows_of_deepseek_say_which_setting_of_drafting_fits() -> None:
+    from dataclasses import replace
+
+    from hwmodel.report.accuracy import drafting
+
+    one = replace(next(each for each in end_to_end(SHIPPED) if "DeepSeek" not in each.model), rows=30)
+    made = [replace(one, model="deepseek-ai/DeepSeek-R1", device="b", stack="s", precision="fp8", tpot_bias=bias, mode=mode)
+            for bias, mode in ((1.06, "twice"), (0.1, "near"), (-0.6, "slow"))]  # fmt: skip
+    head, *lines = drafting([one, *made])
+    assert "is not recorded" in head
+    assert lines == ["  neither: slower than steps without it: DeepSeek-R1 b s fp8 slow", "  off: DeepSeek-R1 b s fp8 near",
+                     "  on, some 2.1 tokens a step: DeepSeek-R1 b s fp8 twice"]  # fmt: skip
+    assert drafting([one]) == []
 
 
 def test_no_number_of_a_table_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:

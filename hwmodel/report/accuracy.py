@@ -113,7 +113,21 @@ def served(found: Sequence[EndToEnd]) -> RenderableType:
              f"TTFT median {_pct(ttft)} %, worst {_pct(most)} %")
         for name, (count, tpot, worst, ttft, most) in summary_of_served(found).items()
     ]  # fmt: skip
-    return Lines(table("error end to end, %", columns, rows), *medians, *lines)
+    return Lines(table("error end to end, %", columns, rows), *medians, *map(Text, drafting(found)), *lines)
+
+
+def drafting(found: Sequence[EndToEnd]) -> list[str]:
+    """Which setting fits the rows of DeepSeek, which say nothing of multi-token prediction; steps are priced without it."""
+    fits: dict[str, list[str]] = {}
+    for g in found:
+        if "DeepSeek" in g.model and g.rows:
+            many = f"on, some {1 + g.tpot_bias:.1f} tokens a step" if g.tpot_bias > WIDE else "off"
+            setting = many if g.tpot_bias >= -WIDE else "neither: slower than steps without it"
+            fits.setdefault(setting, []).append(
+                f"{g.model.rpartition('/')[2]} {g.device} {g.stack} {g.precision or '-'} {g.mode}"
+            )
+    head = "DeepSeek: whether tokens were drafted (multi-token prediction) is not recorded; which setting fits the median row:"
+    return [head, *(f"  {setting}: {', '.join(names)}" for setting, names in sorted(fits.items()))] if fits else []
 
 
 def systems(found: Published) -> RenderableType:
@@ -186,13 +200,24 @@ def _summary(groups: tuple[Group, ...], beside: Mapping[str, float] | None = Non
     rows = []
     for f in summary(groups):
         plain = () if beside is None else (_pct(beside[f.name]),)
-        held_out = "-" if f.held_out is None else _pct(f.held_out)
+        held_out, spread = ("-" if value is None else _pct(value) for value in (f.held_out, f.spread))
         where = f"{f.worst.device} {f.worst.stack} {f.worst.dtype}"
         rows.append(
-            (f.name, f.groups, _pct(f.median), _pct(f.p90), held_out, *plain, _pct(f.roofline), _pct(f.worst.median), where)
+            (
+                f.name,
+                f.groups,
+                _pct(f.median),
+                _pct(f.p90),
+                held_out,
+                spread,
+                *plain,
+                _pct(f.roofline),
+                _pct(f.worst.median),
+                where,
+            )
         )
     extra = () if beside is None else ("uncalibrated",)
-    columns = ("operation", "groups", "median", "p90", "held out", *extra, "roofline", "worst", "in")
+    columns = ("operation", "groups", "median", "p90", "held out", "folds", *extra, "roofline", "worst", "in")
     return table("medians over the groups of the error of the predicted time, %", columns, rows)
 
 
