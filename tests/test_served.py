@@ -292,3 +292,23 @@ def test_calibrate_few_rows_from_the_command_line(tmp_path: Path, capsys: pytest
     )
     assert "only 5 rows" in capsys.readouterr().out.replace("\n", " ")
     assert "op: gemm" in out.read_text()
+
+
+def test_calibrate_a_chip_of_ones_own_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a chip without a file are no empty calibration; its file may be named, and its calibration is then found."""
+    from hwmodel.cli import cli
+
+    monkeypatch.chdir(tmp_path)
+    table = (SHIPPED / "gemm.csv").read_text().splitlines()
+    own = [line.replace("h100_sxm,vllm", "my_chip,mine") for line in table if line.startswith("h100_sxm,vllm,")]
+    Path("rows").mkdir()
+    Path("rows/gemm.csv").write_text("\n".join([table[0], *own]) + "\n")
+    Path("my_chip.yaml").write_text("extends: h100_sxm\n")
+    rest = ["--stack", "mine", "--measured", "rows", "--out", "chips/calibrations/my_chip.mine.yaml"]
+    with pytest.raises(InputError, match=r"no chip named 'my_chip' in chips/.*'hwmodel calibrate ./my_chip.yaml'"):
+        cli.main(["calibrate", "my_chip", *rest], standalone_mode=False)
+    assert not Path("chips").exists()
+    cli.main(["calibrate", "./my_chip.yaml", *rest], standalone_mode=False)
+    fits = load_calibration("my_chip.mine").fits
+    assert {(fit.op, fit.dtype) for fit in fits} >= {("gemm", "bf16"), ("gemm", "fp8")}
+    assert all(fit.rows == 5 for fit in fits)
