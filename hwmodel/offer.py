@@ -87,7 +87,7 @@ def offer(scenario: Scenario | str, prefill: Scenario | str | None = None) -> Of
     Raises
     ------
     InputError
-        When the scenario does not decode, `prefill` does not prefill, or no price of a chip is known.
+        When the scenario does not decode, `prefill` does not prefill or prefills another model, or no price of a chip is known.
     """
     scenario, prefill = loaded(scenario), None if prefill is None else loaded(prefill)
     if scenario.workload.phase != "decode":
@@ -96,6 +96,11 @@ def offer(scenario: Scenario | str, prefill: Scenario | str | None = None) -> Of
         )
     if prefill is not None and prefill.workload.phase != "prefill":
         raise InputError(f"scenario {prefill.name} is a {prefill.workload.phase} step; prompts need a prefill step")
+    if prefill is not None and prefill.model.name != scenario.model.name:
+        raise InputError(
+            f"scenario {prefill.name} prefills {prefill.model.name}; "
+            f"{scenario.name} decodes {scenario.model.name}: a service has one model"
+        )
     made = run(scenario)
     taken = run(prefill) if prefill else _prompt(scenario, made)
     out, taking = _known(made), _known(taken)
