@@ -271,7 +271,7 @@ def test_the_input_may_be_taken_in_elsewhere() -> None:
         offer(load_scenario("h100_llama_70b_prefill"))
     with pytest.raises(InputError, match="prefill step"):
         offer(load_scenario(ALONE), load_scenario(ALONE))
-    with pytest.raises(InputError, match="h100_llama_70b_prefill prefills llama-3.1-70b; .* decodes deepseek-v3"):
+    with pytest.raises(InputError, match=r"prefills llama-3\.1-70b; .* decodes deepseek-v3"):
         offer(load_scenario(ALONE), load_scenario("h100_llama_70b_prefill"))
 
 
