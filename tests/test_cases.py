@@ -231,10 +231,12 @@ def test_c25_each_tier_at_its_own_bandwidth(ask: Ask) -> None:
     """Experts in host memory: 100 % off chip takes longer than 50 % by the bytes over the slow bandwidth."""
     times = [
         ask("run", "rtx4090_mixtral_offload", "--set", f"plan.0.offload.fraction={fraction}", status=None)["step"]["time_s"]
-        for fraction in (0.5, 0.75, 1)
+        for fraction in (0, 0.5, 0.75, 1)
     ]
-    assert times[0] < times[1] < times[2]
-    assert times[2] - times[1] == pytest.approx(times[1] - times[0], rel=0.1)
+    assert times[0] < times[1] < times[2] < times[3]
+    assert times[3] - times[2] == pytest.approx(times[2] - times[1], rel=0.1)
+    stay = ask("run", "rtx4090_mixtral_offload", "--set", "plan=[]", status=None)["step"]["time_s"]
+    assert times[0] == stay  # nothing off the chip
 
 
 def test_c27_heads_that_share_a_cache_read_it_once(ask: Ask, shared: Path, tmp_path: Path) -> None:
