@@ -117,6 +117,9 @@ def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
         Every problem of the file, its chips and its model, each with its place.
     """
     document = yamlfile.load(catalog.find("scenarios", name))
+    if isinstance(document.value, dict) and {"scenario", "feasible", "reasons"} <= document.value.keys():
+        raise InputError(Problem("is an answer that 'hwmodel run --json' saved, no scenario: 'report' and 'compare' take it",
+                                 file=document.file))  # fmt: skip
     return scenario_from(override(document, settings), _stem(name))
 
 

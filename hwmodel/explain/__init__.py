@@ -32,7 +32,7 @@ def explain(result: Result | Scenario | str, of: str = "step") -> Explanation:
     result
         Or a scenario, its name or path, which is run.
     of
-        ``step``, ``tpot``, ``throughput``, ``cost``, ``energy``, ``memory:POOL:TIER``, ``pool:POOL`` (how busy),
+        ``step``, ``ttft``, ``tpot``, ``throughput``, ``cost``, ``energy``, ``memory:POOL:TIER``, ``pool:POOL`` (how busy),
         ``link:POOL>POOL`` (how long its bytes take), a layer or an op by name (of equal ops of several layer kinds, the first
         that goes by the short name).
 
@@ -100,6 +100,8 @@ def _values(result: Result) -> dict[str, float]:
     """Every explainable number of a result."""
     step, spent = result.step, result.cost
     found = {"step": step.time_s, "throughput": step.tokens_per_s, **needed_bytes(result)}
+    if step.ttft_s is not None:
+        found["ttft"] = step.ttft_s
     if step.tpot_s is not None:
         found["tpot"] = step.tpot_s
     if spent is not None:
