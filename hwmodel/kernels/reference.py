@@ -137,10 +137,11 @@ def _part(context: Any, builder: Any, held: Held, address: Any, name: str) -> An
 
 def _place(context: Any, builder: Any, held: Held, address: Any, index: Any, given: Any) -> Any:
     """The address of one number of an array in C order, None where the index is not that of one. No index is below zero."""
-    kinds = tuple(index) if isinstance(index, types.BaseTuple) else (index,)
+    several = isinstance(index, types.BaseTuple)
+    kinds = tuple(index) if several else (index,)
     if held.array.layout != "C" or len(kinds) != held.array.ndim or not all(isinstance(kind, types.Integer) for kind in kinds):
         return None
-    values = cgutils.unpack_tuple(builder, given) if isinstance(index, types.BaseTuple) else (given,)
+    values = cgutils.unpack_tuple(builder, given) if several else (given,)
     place, shape = None, _part(context, builder, held, address, "shape")
     for axis, (value, kind) in enumerate(zip(values, kinds, strict=True)):
         step = context.cast(builder, value, kind, types.intp)
