@@ -111,8 +111,8 @@ class Helpers:
         self.add(names)
 
     def add(self, names: Iterable[str]) -> None:
-        """Kernels to compile before those that are left, unless the cache has them."""
-        new = [name for name in names if not in_cache(name)]
+        """Kernels to compile before those that are left, unless the cache has them or they were given out already."""
+        new = [name for name in names if name not in self.ready and name not in self.left and not in_cache(name)]
         for name in new:
             self._lend(name)
         with self.lock:
