@@ -53,14 +53,19 @@ class Group:
     families: tuple[str, ...] = ()
     spread: float | None = None
     """From fold to fold of the rows held out: the largest median less the smallest."""
+    held_out_p90: float | None = None
+    """Error that nine in ten of the rows held out stay below."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, errors in per cent."""
         shares = ("q25", "median", "q75", "p90", "bias", "roofline_median")
-        found = {key: value for key, value in vars(self).items() if key not in ("families", "held_out", "spread")}
+        found = {
+            key: value for key, value in vars(self).items() if key not in ("families", "held_out", "held_out_p90", "spread")
+        }
         return {key: 100 * value if key in shares else value for key, value in found.items()} | {
             "calibrated": self.calibrated == "chip", "parameters": self.calibrated,
             "held_out_median": None if self.held_out is None else 100 * self.held_out,
+            "held_out_p90": None if self.held_out_p90 is None else 100 * self.held_out_p90,
             "held_out_fold_spread": None if self.spread is None else 100 * self.spread,
         }  # fmt: skip
 
@@ -98,6 +103,7 @@ class _Compared:
     source: str
     held_out: float | None
     spread: float | None
+    held_out_p90: float | None
 
 
 def validate(
@@ -172,7 +178,8 @@ def _compare(rows: Rows, chip: Chip, calibrated: bool, bands: bool) -> _Compared
     inside = (1 / ratio >= low) & (1 / ratio <= high)
     held_out = fit.held_out.median if fit is not None and fit.held_out is not None else None
     folds = fit.held_out.spread if fit is not None and fit.held_out is not None else None
-    return _Compared(rows, ratio, roofline(parts, chip) / rows.measured_s, np.asarray(inside), source, held_out, folds)
+    p90 = float(fit.held_out.p90) if fit is not None and fit.held_out is not None else None
+    return _Compared(rows, ratio, roofline(parts, chip) / rows.measured_s, np.asarray(inside), source, held_out, folds, p90)
 
 
 def roofline(parts: Sequence[Part], chip: Chip) -> Array:
@@ -206,6 +213,7 @@ def _group(key: tuple[str, str, str, str], found: Sequence[_Compared]) -> Group:
         next(name for name in ("no", "prior", "chip") if name in sources),
         float(np.mean(np.concatenate([part.inside for part in found]))),
         _weighted(found, "held_out"), tuple(sorted({part.rows.kind for part in found})), _weighted(found, "spread"),
+        _weighted(found, "held_out_p90"),
     )  # fmt: skip
 
 
@@ -223,6 +231,7 @@ class Family:
     median: float
     p90: float
     held_out: float | None
+    held_out_p90: float | None
     spread: float | None
     roofline: float
     worst: Group
@@ -235,26 +244,18 @@ def summary(groups: Sequence[Group]) -> list[Family]:
         found.setdefault(_family(group), []).append(group)
     result = []
     for name, members in found.items():
-        held_out, spread = (
-            [value for group in members if (value := getattr(group, key)) is not None] for key in ("held_out", "spread")
-        )
+        unseen = [_median([getattr(group, key) for group in members]) for key in ("held_out", "held_out_p90", "spread")]
         median, p90, roofline = (
             float(np.median([getattr(group, key) for group in members])) for key in ("median", "p90", "roofline_median")
         )
         worst = max(members, key=lambda group: group.median)
-        result.append(
-            Family(
-                name,
-                len(members),
-                median,
-                p90,
-                float(np.median(held_out)) if held_out else None,
-                float(np.median(spread)) if spread else None,
-                roofline,
-                worst,
-            )
-        )
+        result.append(Family(name, len(members), median, p90, unseen[0], unseen[1], unseen[2], roofline, worst))
     return result
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
 
 
 def _family(group: Group) -> str:

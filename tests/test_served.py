@@ -225,6 +225,7 @@ def test_validate_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> Non
     each = [float(text) for text in fit.held_out.folds.split()]
     assert len(each) == 5
     assert group["held_out_median"] == pytest.approx(100 * fit.held_out.median)
+    assert group["held_out_p90"] == pytest.approx(100 * fit.held_out.p90)
     assert group["held_out_fold_spread"] == pytest.approx(100 * (max(each) - min(each)))
     cli.main(["validate", "--op", "e2e", "--device", "b200_sxm", "--json"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)

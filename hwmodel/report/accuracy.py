@@ -200,7 +200,8 @@ def _summary(groups: tuple[Group, ...], beside: Mapping[str, float] | None = Non
     rows = []
     for f in summary(groups):
         plain = () if beside is None else (_pct(beside[f.name]),)
-        held_out, spread = ("-" if value is None else _pct(value) for value in (f.held_out, f.spread))
+        held_out, far, spread = ("-" if value is None else _pct(value) for value in (f.held_out, f.held_out_p90, f.spread))
+        held_out += f" / {far}" if f.held_out_p90 is not None else ""
         where = f"{f.worst.device} {f.worst.stack} {f.worst.dtype}"
         rows.append(
             (
