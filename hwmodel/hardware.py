@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from hwmodel.calibration import Calibration
+from hwmodel.memory_prices import usd_per_gb
 from hwmodel.spec import catalog, yamlfile
 from hwmodel.spec.errors import InputError, did_you_mean, shortened
 from hwmodel.spec.extends import extended
@@ -85,7 +86,13 @@ class MemoryTier(Sourced):
     """Share of the bandwidth that a large transfer reaches; the chip's `efficiency.memory` when absent."""
     energy_joules_per_byte: JoulesPerByte | None = None
     usd_per_gb: Plain | None = None
-    """Price of the memory, dollars per decimal GB."""
+    """Price of the memory when the chip was priced, dollars per decimal GB; that of its technology when absent, where known."""
+
+    @model_validator(mode="after")
+    def _priced(self) -> MemoryTier:
+        if self.usd_per_gb is None and not self.cache:
+            object.__setattr__(self, "usd_per_gb", usd_per_gb(self.tier))
+        return self
 
 
 class Link(Sourced):
@@ -388,8 +395,7 @@ class Wire(Sourced):
 
     @model_validator(mode="after")
     def _usable(self) -> Wire:
-        wrong = [(place, message) for place, path, number in _placed(self) if (message := unfit(path, number))]
-        if wrong:
+        if wrong := [(place, message) for place, path, number in _placed(self) if (message := unfit(path, number))]:
             raise MisplacedError(wrong)
         return self
 
@@ -421,8 +427,7 @@ class Cluster:
         for pool in self.pools:
             if pool.name == name:
                 return pool
-        names = [pool.name for pool in self.pools]
-        raise InputError(f"no pool named '{name}'{did_you_mean(name, names)}")
+        raise InputError(f"no pool named '{name}'{did_you_mean(name, [pool.name for pool in self.pools])}")
 
     def wire(self, one: str, other: str) -> Wire:
         """The link that joins two pools, whichever way it was written."""

@@ -6,7 +6,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hwmodel.answered import Answered
-from hwmodel.economics import hourly, interactivity_line, margin, speed_price, usd_per_million
+from hwmodel.economics import (
+    hourly,
+    interactivity_line,
+    margin,
+    memory_said,
+    prices_said,
+    speed_price,
+    usd_per_million,
+)
 from hwmodel.economics.step import Cost
 from hwmodel.run import Result, run
 from hwmodel.scenario import Scenario, loaded
@@ -109,9 +117,16 @@ def offer(scenario: Scenario | str, prefill: Scenario | str | None = None) -> Of
     reasons = (*made.reasons, *(f"prefill: {text}" for text in taken.reasons))
     return Offer(
         scenario.name, not reasons, reasons, tokens, _session(scenario, tokens), share, fast, out,
-        (f"prices: {scenario.economics.said()}", *(f"{row.kind}: {row.how}" for row in tokens),
+        (f"prices: {scenario.economics.said()}", *_dated(scenario, taken.placed.scenario),
+         *(f"{row.kind}: {row.how}" for row in tokens),
          f"session: every call at the cost of the scenario's context of {scenario.workload.context:,} tokens"),
     )  # fmt: skip
+
+
+def _dated(*scenarios: Scenario) -> tuple[str, ...]:
+    """Where the prices of all chips come from, and what memory does to them."""
+    said = [line for each in scenarios for make in (prices_said, memory_said) for line in make(each.cluster, each.economics)]
+    return tuple(dict.fromkeys(said))
 
 
 def _known(result: Result) -> Cost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hwmodel.calibration import doubt_of
+from hwmodel.economics import memory_said
 from hwmodel.graph import OpGraph
 from hwmodel.routing import Routing
 from hwmodel.scenario import Scenario
@@ -27,7 +28,7 @@ def assumptions_of(scenario: Scenario, ideal: bool) -> tuple[str, ...]:
         f"expert popularity: {routing.kind}" + _law(routing),
         f"{_calibrated(scenario)}; ops follow one another",
     ]
-    found.append(f"prices: {scenario.economics.said()}")
+    found += [f"prices: {scenario.economics.said()}", *memory_said(scenario.cluster, scenario.economics)]
     if work.phase == "mixed":
         found.append(
             f"mixed step: {work.prefill_batch} x {work.new_tokens} prompt tokens beside {work.batch} decodes; tokens/s counts "

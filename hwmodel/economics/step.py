@@ -16,9 +16,9 @@ from hwmodel.economics.forms import (
     margin,
     mean_watts,
     usd_per_million,
-    with_memory_at,
 )
-from hwmodel.hardware import Chip, Cluster, MemoryTier, Pool, with_number
+from hwmodel.economics.purchase import memory_unpriced, moved_ends, purchase_usd, rented
+from hwmodel.hardware import Chip, Cluster, Pool, with_number
 from hwmodel.prices import Economics
 
 COUNTED = {
@@ -162,30 +162,12 @@ def hourly(pool: Pool, prices: Economics) -> tuple[float, str] | None:
     return bought_usd_per_hour(float(pool.count), each, prices), said
 
 
-def purchase_usd(chip: Chip, prices: Economics) -> float:
-    """Purchase price with memory at today's price: each tier that is stated moves it by capacity x difference per GB."""
-    tiers = [(float(t.capacity_bytes), now, float(t.usd_per_gb or 0.0)) for t, now in repriced(chip, prices)]
-    return float(with_memory_at(float(chip.price.purchase_usd or 0.0), tiers))
-
-
-def repriced(chip: Chip, prices: Economics) -> list[tuple[MemoryTier, float]]:
-    """Tiers whose memory has another price today, and that price (USD per GB)."""
-    now = prices.memory_usd_per_gb
-    return [(t, float(now[t.tier])) for t in chip.memory if t.tier in now and not t.cache and t.usd_per_gb is not None]
-
-
 def unpriced(cluster: Cluster, prices: Economics) -> str:
     """Say why no cost is known: a chip without a price, or what is wrong with the stated prices of memory; else empty."""
     missing = [pool.chip.name for pool in cluster.pools if hourly(pool, prices) is None]
     if missing:
         return f"no price is known for {', '.join(dict.fromkeys(missing))}; add price: to the chip's YAML"
-    for name in prices.memory_usd_per_gb:
-        tiers = [tier for pool in cluster.pools for tier in pool.chip.memory if tier.tier == name and not tier.cache]
-        if not tiers:
-            return f"economics.memory names {name}, which no chip has"
-        if all(tier.usd_per_gb is None for tier in tiers):
-            return f"economics.memory names {name}, but no chip says what its own costs; add usd_per_gb: to that tier"
-    return ""
+    return memory_unpriced(cluster, prices)
 
 
 def _watts(pool: Pool, work: Work) -> tuple[float, bool] | None:
@@ -216,12 +198,6 @@ def _pool_cost(pool: Pool, work: Work, prices: Economics, watts: tuple[float, bo
 def _idle(pool: Pool, work: Work) -> float:
     """Power of one chip in W while nothing runs."""
     return next(float(part.each) for part in work.energy[pool.name] if part.part == "idle")
-
-
-def rented(chip: Chip, prices: Economics) -> bool:
-    """Whether a chip counts at its rental price, which leaves nothing else to pay."""
-    price = chip.price
-    return price.rental_usd_per_hour is not None and (prices.pay == "rental" or price.purchase_usd is None)
 
 
 def _electricity(pool: Pool, work: Work, prices: Economics, watts: tuple[float, bool] | None) -> float:
@@ -279,6 +255,9 @@ def _range(
             if number.ranged and path.startswith("price."):
                 ends = [with_number(pool.chip, path, end) for end in (number.low, number.high)]
                 logs.append([whole(_with_chip(cluster, pool, chip), prices) for chip in ends])
+        for chips, economics in moved_ends(pool.chip, prices):
+            pairs = zip(chips, economics, strict=True)
+            logs.append([whole(_with_chip(cluster, pool, chip), each) for chip, each in pairs])
     for name in ("life_s", "cost_of_capital", "upkeep", "utilisation", "electricity_usd_per_kwh", "pue"):
         number = getattr(prices, name)
         if number is not None and number.ranged:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hwmodel.economics.step import PoolCost, rented
+from hwmodel.economics.purchase import rented, repriced
+from hwmodel.economics.step import PoolCost
 from hwmodel.explain.sheet import Sheet, total
 from hwmodel.figures import layer_bars
 from hwmodel.hardware import Pool
 from hwmodel.memory import MemoryRow
-from hwmodel.prices import HOURS_PER_YEAR
+from hwmodel.prices import HOURS_PER_YEAR, Economics
 from hwmodel.result import BOUNDS, Result
 
 Formula = tuple[str, float, str, str]
@@ -137,17 +138,29 @@ def _hourly(result: Result, pool: Pool, row: PoolCost, sheet: Sheet) -> str:
     yearly = sheet.add(
         "yearly_share", prices.yearly_share, "1/year", "economics: annuity of life and cost_of_capital, plus upkeep"
     )
-    moved = row.purchase_usd - float(pool.chip.price.purchase_usd or 0.0)
-    if moved:
-        more = sheet.add(
-            f"beside_{pool.name}", moved, "USD", "economics: host, network, rack, memory at today's price", "given"
-        )
+    memory = _memory_moves(pool, prices, sheet)
+    if memory:
+        purchase = f"max(0, {purchase} + {memory})"
+    if prices.beside_usd:
+        more = sheet.add(f"beside_{pool.name}", prices.beside_usd, "USD", "economics: host, network, rack", "given")
         purchase = f"({purchase} + {more})"
     one = f"{count} * {purchase} * {yearly} / {HOURS_PER_YEAR:g}"
     if not row.electricity_usd_per_hour:
         return one
     said = "economics: mean power at the wall x electricity"
     return f"{one} + {sheet.add(f'electricity_{pool.name}', row.electricity_usd_per_hour, 'USD/h', said)}"
+
+
+def _memory_moves(pool: Pool, prices: Economics, sheet: Sheet) -> str:
+    """What memory at today's price adds to the price of one chip, in USD."""
+    parts = []
+    for tier, _ in repriced(pool.chip, prices):
+        place, name = f"memory.{tier.tier}", f"{pool.name}_{tier.tier}"
+        size = sheet.chip(f"capacity_{name}", pool.chip, f"{place}.capacity")
+        now = sheet.add(f"usd_per_gb_now_{name}", prices.memory_usd_per_gb[tier.tier], "USD/GB", "economics.memory", "given")
+        then = sheet.add(f"usd_per_gb_{name}", tier.usd_per_gb or 0.0, "USD/GB", f"{pool.chip.name}.{place}.usd_per_gb")
+        parts.append(f"{size} / 1e9 * ({now} - {then})")
+    return " + ".join(parts)
 
 
 def energy_formula(result: Result, sheet: Sheet) -> Formula | None:

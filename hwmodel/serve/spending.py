@@ -8,7 +8,8 @@ from typing import Any
 
 from hwmodel.economics.energy import idle_power
 from hwmodel.economics.forms import electricity_usd_per_hour
-from hwmodel.economics.step import Cost, rented
+from hwmodel.economics.purchase import rented
+from hwmodel.economics.step import Cost
 from hwmodel.kernels import serving_columns as c
 from hwmodel.run import run as run_step
 from hwmodel.serve.engine import Run

@@ -13,7 +13,8 @@ from hwmodel.economics.forms import (
     usd_per_million,
     with_memory_at,
 )
-from hwmodel.economics.step import rented, repriced, unpriced
+from hwmodel.economics.purchase import rented, repriced
+from hwmodel.economics.step import unpriced
 from hwmodel.hardware import Pool
 from hwmodel.prices import Economics
 from hwmodel.scenario import Scenario
