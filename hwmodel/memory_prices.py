@@ -12,8 +12,8 @@ ASSUMED = "assumed by technology"
 
 USD_PER_GB: dict[str, Number] = {
     "hbm": Number(
-        15.0, 8.0, 20.0, "2026: HBM3e 8-10 (asiatechfeed) to 15-20, https://www.ai-capex.com/technology/memory-hbm; HBM4 14-17 "
-        "(TrendForce 2026-01-28); no figure found for HBM2e and HBM3", "estimated",
+        15.0, 8.0, 20.0, "HBM3e 8-10 (asiatechfeed) to 15-20 (https://www.ai-capex.com/technology/memory-hbm), undated, "
+        "collected in November 2026; HBM4 14-17 (TrendForce 2026-01-28); no figure found for HBM2e and HBM3", "estimated",
     ),
     "lpddr": Number(
         15.0, 10.0, 31.0, "2026: server memory 10-20; 31 implied by Morgan Stanley's Vera Rubin rack (May 2026)", "estimated"

@@ -24,7 +24,7 @@ from hwmodel.spec.schema import (
 HOURS_PER_YEAR = 8760.0
 LIFE_YEARS = 4.0
 """Straight-line life of bought hardware when no rental price is known."""
-ASSUMED = "assumption of the project"
+ASSUMED = "assumption of the project (November 2026)"
 Tokens = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
@@ -51,7 +51,7 @@ class Session(Spec):
     cache_hit: Plain = Number(1.0, 0.9, 1.0, ASSUMED, "estimated")
     """Share of the tokens seen before whose cache is still there."""
     keep_s: Seconds = Number(
-        300.0, 60.0, 600.0, "idle gaps between calls; real caches evict after 5-10 min (TraceLab)", "estimated"
+        300.0, 60.0, 600.0, "idle gaps between calls; real caches evict after 5-10 min (TraceLab, 2026)", "estimated"
     )
     """How long a cached token is kept from one use to the next."""
 
@@ -93,9 +93,13 @@ class Economics(Sourced):
     """Power of hosts, switches and fans per chip, rented or bought; it counts at the wall."""
     memory_usd_per_gb: dict[str, UsdPerGb] = Field(default_factory=dict)
     """Price of memory today by tier, instead of the one in the chips' files: moves their purchase price by the difference."""
-    link_joules_per_byte: JoulesPerByte = Number(40e-12, 8e-12, 160e-12, "112G SerDes 5-6 pJ/bit, optics 10-20", "estimated")
+    link_joules_per_byte: JoulesPerByte = Number(
+        40e-12, 8e-12, 160e-12, "undated: 112G SerDes 5-6 pJ/bit, optics 10-20", "estimated"
+    )
     """Energy of a byte that leaves a chip."""
-    running: Plain = Number(0.35, 0.0, 0.7, "estimate of the project: GPUs in decode draw half of the TDP or more", "estimated")
+    running: Plain = Number(
+        0.35, 0.0, 0.7, "estimate of the project (November 2026): GPUs in decode draw half of the TDP or more", "estimated"
+    )
     """Share of the power between idle and TDP that clocks, on-chip traffic and control draw while a chip runs an op, whatever
     it multiplies and reads."""
     sold: Sold | None = None

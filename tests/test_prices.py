@@ -16,6 +16,7 @@ from hwmodel.prices import Economics
 from hwmodel.run import run
 from hwmodel.scenario import load_scenario
 from hwmodel.spec import catalog
+from hwmodel.spec.number import Number
 
 CHIPS = catalog.names("chips")
 BOUGHT = {"pay": "purchase"}
@@ -96,7 +97,35 @@ def test_memory_without_a_figure_says_which_have_one() -> None:
         assert words in why
 
 
-def test_figures_of_memory_are_dated() -> None:
-    for number in USD_PER_GB.values():
-        assert re.search(r"\b20[12]\d\b", number.source)
-        assert number.low < number < number.high
+def dated(source: str) -> bool:
+    """A year outside of addresses, or the word that none is known."""
+    return re.search(r"\b20[12]\d\b|\bundated\b", re.sub(r"https?://\S+|arXiv \S+", "", source)) is not None
+
+
+def test_what_counts_as_a_date() -> None:
+    assert dated("Morgan Stanley, May 2026")
+    assert dated("undated: general knowledge")
+    assert not dated("https://example.org/prices-2026 and arXiv 2507.19427")
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_every_price_of_a_chip_has_a_date_or_says_that_it_has_none(name: str) -> None:
+    for path, number in load_chip(name).numbers():
+        if path.startswith("price.") or path.endswith(".usd_per_gb"):
+            assert dated(number.source), f"{path}: {number.source}"
+
+
+def test_defaults_of_economics_are_dated() -> None:
+    plain = Economics()
+    numbers = [getattr(block, name) for block in (plain, plain.session) for name in type(block).model_fields]
+    stated = [number for number in [*numbers, *USD_PER_GB.values()] if isinstance(number, Number) and number.status]
+    assert len(stated) > 10
+    assert all(dated(number.source) for number in stated)
+    assert all(number.low < number < number.high for number in USD_PER_GB.values())
+
+
+def test_cost_says_where_a_price_comes_from_and_that_it_has_no_date() -> None:
+    said = offer(load_scenario("h100_llama_70b_decode")).assumptions
+    assert any(text.startswith("rental of h100_sxm: 2.95 (1.99 to 5) USD/h, published: median of 37") for text in said)
+    other = offer(load_scenario("h100_llama_70b_decode", ["cluster.pools.gpu.chip=mi300x"])).assumptions
+    assert any(text.startswith("rental of mi300x: 2.5 (1.7 to 6) USD/h, estimated: undated: ") for text in other)
