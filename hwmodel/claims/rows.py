@@ -12,6 +12,8 @@ from hwmodel.model.load import load_model
 
 Value = float | int | str
 RELATIVE_TOLERANCE = 1e-3
+REPRODUCED, WITHIN, MISSED = "reproduced", "within its range", "not reproduced"
+"""Verdicts: the figure itself; a figure between the ends that the ranges of the inputs give; neither."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Claim:
     """As printed."""
     agrees: bool
     note: str
+    verdict: str
+    """In words, the same as `agrees`."""
 
 
 class Library:
@@ -79,7 +83,9 @@ def row(
     value = float(result)
     if within > RELATIVE_TOLERANCE:
         note = "; ".join(part for part in (note, f"agrees within {within:.0%}") if part)
-    return Claim(0, claim, formula, plain, value, unit, float(figure), agree(value, figure, within), note)
+    agrees = agree(value, figure, within)
+    said = REPRODUCED if agrees else MISSED
+    return Claim(0, claim, formula, plain, value, unit, float(figure), agrees, note, said)
 
 
 def agree(result: float, printed: str, within: float = RELATIVE_TOLERANCE) -> bool:

@@ -83,13 +83,14 @@ def short(found: Validation, plain: Validation) -> RenderableType:
 
 def claimed(found: Sequence[Claim]) -> RenderableType:
     """Every claim's printed figure beside what this program computes, and what is known of those that are bounded."""
-    said = {True: "yes", False: "NO"}
-    rows = [
-        (c.number, c.claim, f"{c.expected:.6g}", f"{c.result:.5g} {c.unit}",
-         f"within {c.inputs['low']:.4g} to {c.inputs['high']:.4g}" if c.agrees and "low" in c.inputs else said[c.agrees],
-         c.formula) for c in found
-    ]  # fmt: skip
-    notes = [Text(f"\n{c.number}: {c.claim}: {c.note}") for c in found if "low" in c.inputs]
+
+    def said(claim: Claim) -> str:
+        if "low" not in claim.inputs:
+            return "yes" if claim.agrees else "NO"
+        return f"{'within' if claim.agrees else 'NO:'} {claim.inputs['low']:.4g} to {claim.inputs['high']:.4g}"
+
+    rows = [(c.number, c.claim, f"{c.expected:.6g}", f"{c.result:.5g} {c.unit}", said(c), c.formula) for c in found]
+    notes = [Text(f"\n{c.number}: {c.claim}: {c.verdict}: {c.note}") for c in found if "low" in c.inputs]
     return Lines(table("", ("#", "claim", "claimed", "computed", "agrees", "formula"), rows, 6), *notes)
 
 
