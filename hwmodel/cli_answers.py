@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @click.option(
     "--op",
     "of",
-    help="An op or layer by name, or step, ttft, tpot, throughput, cost, energy, memory:POOL:TIER, pool:POOL, link:POOL>POOL.",
+    help="An op or layer by name, or step, ttft, tpot, throughput, cost, energy, memory:POOL:TIER, pool:POOL, link:POOL>POOL, "
+    "step:low, step:high, cost:low, cost:high.",
 )
 @set_option
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")
@@ -71,7 +72,11 @@ def report_command(scenario: str, out: Path, settings: tuple[str, ...], ideal: b
             write_simulation(scenario, out)
             say(f"wrote {out}")
             return 0
-        page = page_from(scenario)
+        from hwmodel.report.again import explained
+
+        page = explained(page_from(scenario))
+        if page.unexplained:
+            say(page.unexplained)
     else:
         question = asked(scenario, settings, {})
         from hwmodel.run import run

@@ -124,6 +124,8 @@ class Result(Answered):
     assumptions: tuple[str, ...]
     placed: Placed = field(repr=False, compare=False)
     """What the plots and the trace are drawn from."""
+    around: Spread | None = field(default=None, repr=False, compare=False)
+    """What the ranges of the step and of its ops come from."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel run --json`` prints it."""
@@ -194,6 +196,7 @@ def assemble(placed: Placed, time: float, host: float, parts: int, around: Sprea
     return Result(
         scenario.name, not reasons, reasons, step, tuple(rows), pools, _links(placed, time, parts, chips),
         _layers(placed, parts), _ops(placed, parts, around), spent, why, _inputs(around), warnings, assumptions, placed,
+        around,
     )  # fmt: skip
 
 

@@ -25,6 +25,10 @@ class Input:
     source: str
     effect: float
     """(time at one end of the range - time at the other) / time, positive."""
+    values: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Its low end, itself and its high end; of a measured fit, factors on its times."""
+    ends: tuple[float, float] = (0.0, 0.0)
+    """Logarithm of the factor on the step's time at the low and at the high end."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ def spread(
     """
     cases = _cases(cluster)
     named = [(path, number.status, number.source) for path, number, _, _ in cases] + _fits(table)
+    values = [(n.low, float(n), n.high) for _, n, _, _ in cases] + [(fit.low, 1.0, fit.high) for _, fit in table.fits]
     if not named:
         return certain(len(table.ops))
     priced = np.concatenate([_priced_cases(cases, table, symbols), _scaled(table, base)])
@@ -67,7 +72,10 @@ def spread(
     times = np.array([time_of(part) if touched else step for part, touched in zip(priced, moved, strict=True)])
     steps = np.log(times / step).reshape(-1, 2)
     ops = np.log(np.maximum(priced[:, :, c.TIME], 1e-15) / np.maximum(base[:, c.TIME], 1e-15)).reshape(-1, 2, len(table.ops))
-    inputs = [Input(*said, float(abs(np.expm1(pair[0]) - np.expm1(pair[1])))) for said, pair in zip(named, steps, strict=True)]
+    inputs = [
+        Input(*said, float(abs(np.expm1(pair[0]) - np.expm1(pair[1]))), value, (float(pair[0]), float(pair[1])))
+        for said, value, pair in zip(named, values, steps, strict=True)
+    ]
     inputs.sort(key=lambda item: -item.effect)
     return Spread(
         float(np.exp(-_joined(-steps))), float(np.exp(_joined(steps))), np.exp(-_joined(-ops)), np.exp(_joined(ops)),

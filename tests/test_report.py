@@ -84,10 +84,10 @@ def written(folder: Path, *args: str, status: int = 0) -> Path:
     return page
 
 
-def saved(folder: Path, name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def saved(folder: Path, name: str, capsys: pytest.CaptureFixture[str], *settings: str) -> dict[str, Any]:
     capsys.readouterr()
     with pytest.raises(SystemExit):
-        main(["run", name, "--json"])
+        main(["run", name, "--json", *settings])
     found = json.loads(capsys.readouterr().out)
     (folder / "answer.json").write_text(json.dumps(found))
     return dict(found)
@@ -130,14 +130,82 @@ def test_a_floor_and_a_plan_that_does_not_run() -> None:
     assert found.reasons[0] in parser.text
 
 
-def test_a_saved_answer_makes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def links(page: Path) -> set[str]:
+    """Names of the formulas that a page leads to."""
+    return {address.removeprefix("#why-") for address in checked(page.read_text()).addresses if address.startswith("#why-")}
+
+
+def test_a_saved_answer_makes_the_page_of_a_live_one(
+    tmp_path: Path, quickstart: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     saved(tmp_path, QUICKSTART, capsys)
-    text = written(tmp_path, str(tmp_path / "answer.json")).read_text()
-    parser = checked(text)
+    page = written(tmp_path, str(tmp_path / "answer.json"))
+    assert page.read_text() == quickstart.read_text()
+    assert len(links(page)) > 15
+
+
+def test_a_saved_answer_of_a_changed_workload_is_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = saved(tmp_path, "h100_llama_70b_decode", capsys, "--set", "workload.batch=8", "--set", "cluster.pools.gpu.count=8")
+    assert answer["pools"][0]["count"] == 8
+    assert {"tpot", "cost", "step:low"} <= links(written(tmp_path, str(tmp_path / "answer.json")))
+
+
+@pytest.mark.parametrize("change", ["numbers", "name", "path"])
+def test_a_saved_answer_that_is_no_more_says_so(change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No formula that does not give the number beside it; the command for every headline instead."""
+    answer = saved(tmp_path, QUICKSTART, capsys)
+    if change == "numbers":
+        answer["step"]["time_s"] *= 1 + 1e-6
+    else:
+        answer["scenario"] = "of_elsewhere; rm x" if change == "name" else "../answer"
+    (tmp_path / "answer.json").write_text(json.dumps(answer))
+    page = written(tmp_path, str(tmp_path / "answer.json"))
+    assert links(page) == set()
+    parser = checked(page.read_text())
+    assert "The page has no formulas: asked again, scenario " in parser.text
+    assert ("gives other numbers now" if change == "numbers" else "is not found here") in parser.text
+    name = QUICKSTART if change == "numbers" else "'of_elsewhere; rm x'" if change == "name" else "../answer"
+    for total in ("step", "tpot", "throughput", "cost", "energy"):
+        assert f"hwmodel explain {name} --op {total}" in parser.text
     assert "Roofline" in parser.text
     assert "A saved answer holds no schedule" in parser.text
     assert "A saved answer holds one plan at one batch" in parser.text
-    assert "DeepSeek-V3 at 128K context" in parser.text
+
+
+def test_an_own_scenario_beside_the_answer_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path(catalog.find("scenarios", "h100_llama_70b_decode")).read_text().replace("batch: 16", "batch: 12")
+    (tmp_path / "mine.yaml").write_text(text)
+    assert saved(tmp_path, str(tmp_path / "mine.yaml"), capsys)["asked"]["workload"]["batch"] == 12
+    assert {"tpot", "cost"} <= links(written(tmp_path, str(tmp_path / "answer.json")))
+
+
+def test_crossovers_lead_to_the_points_between_which_they_lie() -> None:
+    """By the page's own tables: the plan ahead below serves better just below the crossing, the other one just above."""
+    page = page_of(run(load_scenario("q01_gpu_alone")), [load_scenario("q01_gpu_and_lpu")])
+    assert page.tradeoff is not None
+    rows = page.tradeoff["crossovers"]
+    assert len(rows) >= 2
+    text = html(page)
+    parser = checked(text)
+    for at, row in enumerate(rows):
+        assert parser.addresses.count(f"#why-crossover:{at}") == 2  # the place and its range
+        block = re.search(rf'<details id="why-crossover:{at}">.*?</details>', text, re.DOTALL)
+        assert block is not None
+        served: dict[str, list[tuple[float, float]]] = {}
+        for line in re.findall(r"<tr><td.*?</tr>", block[0]):
+            cells = [re.sub("<.*?>", "", cell) for cell in re.findall(r"<td.*?</td>", line)]
+            served.setdefault(cells[0], []).append((float(cells[3].replace(",", "")), float(cells[6].replace(",", ""))))
+        assert set(served) == set(row["between"])
+        sign = -1 if "usd" in row["y"] else 1
+
+        def worth(name: str, user: float, of: dict[str, list[tuple[float, float]]] = served, sign: int = sign) -> float:
+            """What a plan gives at an interactivity: its next quicker batch serves."""
+            return next((sign * value for at_, value in sorted(of[name]) if at_ >= user), -float("inf"))
+
+        below, above = row["between"]
+        slower, quicker = row["at"] * (1 - 2e-5), row["at"] * (1 + 2e-5)
+        assert worth(below, slower) > worth(above, slower)
+        assert worth(above, quicker) > worth(below, quicker)
 
 
 def hostile(value: Any) -> Any:
@@ -367,6 +435,10 @@ def test_every_number_of_a_page_leads_to_its_formula(quickstart: Path) -> None:
     wanted = {"step", "tpot", "throughput", "cost", "energy", "memory:gpu:hbm", "memory:lpx:sram"}
     wanted |= {f"pool:{row.pool}" for row in answer.pools} | {f"link:{row.source}>{row.target}" for row in answer.links}
     wanted |= {segment.name for segment in answer.placed.graph.segments}
+    wanted |= {f"{of}:{end}" for of in ("step", "cost") for end in ("low", "high")}
+    crossovers = {name for name in led if name.startswith("crossover:")}
+    assert crossovers
+    wanted |= crossovers
     assert led == wanted
     assert text.count('<tr class="why"') == len(answer.ops)
 

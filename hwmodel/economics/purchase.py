@@ -44,16 +44,21 @@ def memory_unpriced(cluster: Cluster, prices: Economics) -> str:
     return ""
 
 
-def moved_ends(chip: Chip, prices: Economics) -> Iterator[tuple[list[Chip], list[Economics]]]:
-    """What a range of a memory's price, as in the chip or as today, makes of the chip and the prices, at both ends."""
+def moved_ends(chip: Chip, prices: Economics) -> Iterator[tuple[str, list[Chip], list[Economics]]]:
+    """Name of a ranged price of memory, as in the chip or as today, and chip and prices with it at either end."""
     for tier, _ in repriced(chip, prices):
         own = tier.usd_per_gb
         if own is not None and own.ranged:
-            yield [with_number(chip, f"memory.{tier.tier}.usd_per_gb", end) for end in (own.low, own.high)], [prices] * 2
+            path = f"memory.{tier.tier}.usd_per_gb"
+            yield f"{chip.name}.{path}", [with_number(chip, path, end) for end in (own.low, own.high)], [prices] * 2
         today = prices.memory_usd_per_gb[tier.tier]
         if today.ranged:
             every = [prices.memory_usd_per_gb | {tier.tier: today.at(end)} for end in (today.low, today.high)]
-            yield [chip] * 2, [prices.model_copy(update={"memory_usd_per_gb": each}) for each in every]
+            yield (
+                f"economics.memory.{tier.tier}",
+                [chip] * 2,
+                [prices.model_copy(update={"memory_usd_per_gb": each}) for each in every],
+            )
 
 
 def memory_said(cluster: Cluster, prices: Economics) -> tuple[str, ...]:

@@ -81,10 +81,14 @@ class Cost:
     energy: tuple[dict[str, Any], ...] = ()
     """Joules per token by pool and use."""
     prices: Economics = field(default_factory=Economics, repr=False, compare=False)
+    moved: tuple[tuple[str, float, float], ...] = field(default=(), repr=False, compare=False)
+    """(input, logarithm of the factor on USD per token at one end of its range, at the other): what the range comes from."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        found = {key: value for key, value in asdict(replace(self, pools=(), energy=())).items() if key != "prices"}
+        found = {
+            key: value for key, value in asdict(replace(self, pools=(), energy=())).items() if key not in ("prices", "moved")
+        }
         rows = {"pools": [asdict(row) for row in self.pools], "energy": [dict(row) for row in self.energy]}
         return {**found, **rows, "prices": self.prices.said()}
 
@@ -121,13 +125,15 @@ def cost(cluster: Cluster, work: Work | float, prices: Economics | None = None) 
     per_hour = sum(row.usd_per_hour for row in pools)
     per_million = usd_per_million(per_hour, work.tokens_per_s, float(prices.utilisation))
     made, taken = (None, per_million) if work.phase == "prefill" else (per_million, None)
-    low, high = _range(cluster, work, prices, watts, per_hour)
+    moved = _moved(cluster, work, prices, watts, per_hour)
+    low, high = (math.exp(sign * math.sqrt(sum(max(0.0, sign * a, sign * b) ** 2 for _, a, b in moved))) for sign in (-1, 1))
     joules = [row.joules_per_token for row in pools]
     basis = "; ".join(f"{pool.name}: {(hourly(pool, prices) or (0, ''))[1]}" for pool in cluster.pools)
     base = Cost(
         per_hour, made, taken, _total(joules), _total([row.watts for row in pools]),
         f"{basis}; energy of chips only; {COUNTED[work.phase]}", per_million * low, per_million * high,
         pools=pools, energy=_uses(work), margin=_margin(per_million, work.phase, prices), prices=prices,
+        moved=tuple(moved),
     )  # fmt: skip
     return _with_joules(base, cluster, work, prices), ""
 
@@ -239,11 +245,14 @@ def _with_joules(base: Cost, cluster: Cluster, work: Work, prices: Economics) ->
     )  # fmt: skip
 
 
-def _range(
+def _moved(
     cluster: Cluster, work: Work, prices: Economics, watts: Mapping[str, tuple[float, bool] | None], per_hour: float
-) -> tuple[float, float]:
-    """Factors on USD per token from the ranges of prices and of the step's time, added as independent ones in log space."""
-    logs = [[math.log(work.spread[0]), math.log(work.spread[1])]]
+) -> list[tuple[str, float, float]]:
+    """(input, logarithms of the factors on USD per token at the ends of its range) of prices and of the step's time.
+
+    They are added as independent ones.
+    """
+    logs = [("time of the step", math.log(work.spread[0]), math.log(work.spread[1]))]
 
     def whole(clusters: Cluster, economics: Economics) -> float:
         total = sum((hourly(pool, economics) or (0.0, ""))[0] for pool in clusters.pools)
@@ -254,18 +263,19 @@ def _range(
         for path, number in pool.chip.numbers():
             if number.ranged and path.startswith("price."):
                 ends = [with_number(pool.chip, path, end) for end in (number.low, number.high)]
-                logs.append([whole(_with_chip(cluster, pool, chip), prices) for chip in ends])
-        for chips, economics in moved_ends(pool.chip, prices):
+                low, high = (whole(_with_chip(cluster, pool, chip), prices) for chip in ends)
+                logs.append((f"{pool.chip.name}.{path}", low, high))
+        for name, chips, economics in moved_ends(pool.chip, prices):
             pairs = zip(chips, economics, strict=True)
-            logs.append([whole(_with_chip(cluster, pool, chip), each) for chip, each in pairs])
+            low, high = (whole(_with_chip(cluster, pool, chip), each) for chip, each in pairs)
+            logs.append((name, low, high))
     for name in ("life_s", "cost_of_capital", "upkeep", "utilisation", "electricity_usd_per_kwh", "pue"):
         number = getattr(prices, name)
         if number is not None and number.ranged:
             moved = [prices.model_copy(update={name: number.at(end)}) for end in (number.low, number.high)]
-            logs.append([whole(cluster, changed) for changed in moved])
-    down = math.sqrt(sum(max(0.0, *(-end for end in pair)) ** 2 for pair in logs))
-    up = math.sqrt(sum(max(0.0, *pair) ** 2 for pair in logs))
-    return math.exp(-down), math.exp(up)
+            low, high = (whole(cluster, changed) for changed in moved)
+            logs.append((f"economics.{name}", low, high))
+    return logs
 
 
 def _with_chip(cluster: Cluster, pool: Pool, chip: Chip) -> Cluster:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hwmodel.elasticity import elasticities, needed_bytes
 from hwmodel.explain.lanes import link_formula, link_name, pool_formula, pool_name
 from hwmodel.explain.ops import op_formula
+from hwmodel.explain.ranges import range_formula, range_names
 from hwmodel.explain.sheet import Explanation, Sheet, Term
 from hwmodel.explain.totals import TOTALS, layer_formula, memory_formula
 from hwmodel.run import Result, run
@@ -17,11 +18,18 @@ ONE = "one execution on one chip"
 
 
 def names(result: Result) -> list[str]:
-    """Everything that can be explained: totals, memory, pools, links, layers, ops."""
+    """Everything that can be explained: totals, memory, pools, links, layers, ops, ends of ranges."""
     totals = [name for name, make in TOTALS.items() if make(result, Sheet()) is not None]
     segments = [segment.name for segment in result.placed.graph.segments if segment.count]
     lanes = [*map(pool_name, result.pools), *map(link_name, result.links)]
-    return [*totals, *needed_bytes(result), *lanes, *segments, *(op.name for op in result.placed.table.ops)]
+    return [
+        *totals,
+        *needed_bytes(result),
+        *lanes,
+        *segments,
+        *(op.name for op in result.placed.table.ops),
+        *range_names(result),
+    ]
 
 
 def explain(result: Result | Scenario | str, of: str = "step") -> Explanation:
@@ -33,7 +41,8 @@ def explain(result: Result | Scenario | str, of: str = "step") -> Explanation:
         Or a scenario, its name or path, which is run.
     of
         ``step``, ``ttft``, ``tpot``, ``throughput``, ``cost``, ``energy``, ``memory:POOL:TIER``, ``pool:POOL`` (how busy),
-        ``link:POOL>POOL`` (how long its bytes take), a layer or an op by name (of equal ops of several layer kinds, the first
+        ``link:POOL>POOL`` (how long its bytes take), ``step:low``, ``step:high``,
+        ``cost:low``, ``cost:high`` (ends of ranges), a layer or an op by name (of equal ops of several layer kinds, the first
         that goes by the short name).
 
     Raises
@@ -51,7 +60,7 @@ def explain(result: Result | Scenario | str, of: str = "step") -> Explanation:
         near = did_you_mean(of, known)
         every = "" if "did you mean" in near else f"; explained are {totals}, and every layer and op that 'hwmodel run' names"
         raise InputError(f"nothing of {result.scenario} is called '{shortened(of)}'{near or every}")
-    return _one(result, name, elasticities(result, _values)[name])
+    return _one(result, name, elasticities(result, _values).get(name, ()))
 
 
 def explain_all(result: Result, ops: bool = False) -> list[Explanation]:
@@ -59,13 +68,15 @@ def explain_all(result: Result, ops: bool = False) -> list[Explanation]:
     moved = elasticities(result, _values)
     count = len(names(result)) if ops else len(TOTALS) + len(result.memory)
     whole = [name for name in names(result)[:count] if ops or name in TOTALS or name.startswith("memory:")]
-    return [_one(result, name, moved[name]) for name in whole]
+    return [_one(result, name, moved.get(name, ())) for name in whole]
 
 
 def _one(result: Result, name: str, moved: tuple[tuple[str, float], ...]) -> Explanation:
     sheet = Sheet()
     if name in TOTALS:
         made = TOTALS[name](result, sheet)
+    elif name in range_names(result):
+        made = range_formula(result, name, sheet)
     elif name.startswith("memory:"):
         row = next(row for row in result.memory if name == f"memory:{row.pool}:{row.tier}")
         made = memory_formula(result, row, sheet)

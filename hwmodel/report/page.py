@@ -37,6 +37,10 @@ class Page:
     """Of a saved answer."""
     tradeoff: Data | None = None
     """Curves of plans and where they cross; None of a saved answer, no curves and a reason where there is nothing to draw."""
+    unexplained: str = ""
+    """Why a saved answer has no formulas."""
+    commands: tuple[str, ...] = ()
+    """That give them."""
 
     @property
     def explained(self) -> frozenset[str]:

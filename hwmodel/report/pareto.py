@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from hwmodel.report.markup import Data, grid, legend, number, zoomed
+from hwmodel.report.markup import Data, grid, legend, number, why, zoomed
 from hwmodel.report.page import Page
 from hwmodel.report.svg_front import Dot, Line, front
-from hwmodel.sweep.names import CHIP, COST
+from hwmodel.sweep.names import CHIP, COST, USER
 
 COLOURS = ("c-compute", "c-mem0", "c-link", "c-mem3", "c-mem1", "c-mem2", "c-overhead")
+CLOSE = 1e-6
+"""How near (relative) a batch is to a crossing to stand at it."""
 WORDS = {CHIP: "tokens/s/chip", COST: "USD/Mtok"}
 
 
@@ -18,8 +20,8 @@ def pareto(page: Page) -> str:
     """The section."""
     found = page.tradeoff
     if found is None:
-        why = "A saved answer holds one plan at one batch; <code>hwmodel report SCENARIO --html FILE</code> draws its front."
-        return f'<h2>Pareto front</h2><p class="faint">{why}</p>'
+        none = "A saved answer holds one plan at one batch; <code>hwmodel report SCENARIO --html FILE</code> draws its front."
+        return f'<h2>Pareto front</h2><p class="faint">{none}</p>'
     if not found["curves"]:
         return f'<h2>Pareto front</h2><p class="faint">{escape(str(found.get("reason") or "No plan of these chips fits."))}</p>'
     curves = list(found["curves"])
@@ -70,11 +72,18 @@ def _dot(curve: Data, point: Data, y: str, asked: int) -> Dot:
 
 
 def _crossovers(found: Data) -> str:
-    rows = [
-        (number(row["at"]), "-" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}",
-         f"{number(row['value'])} {WORDS[str(row['y'])]}", str(row["between"][0]), str(row["between"][1]))
-        for row in found["crossovers"]
-    ]  # fmt: skip
+    rows, formulas = [], []
+    known = {str(curve["name"]): curve for curve in found["curves"]}
+    for at, row in enumerate(found["crossovers"]):
+        named = f"crossover:{at}"
+        around = "-" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
+        there = f"{number(row['value'])} {WORDS[str(row['y'])]}"
+        below, above = (str(name) for name in row["between"])
+        rows.append((why(named, number(row["at"]), {named}), why(named, around, {named}), there, below, above))
+        title = f"{number(row['at'])} tokens/s/user: {below} / {above}"
+        formulas.append(
+            f'<details id="why-{named}"><summary>{escape(title)}</summary>{_formula(row, known[below], known[above])}</details>'
+        )
     if not rows:
         more = len(found["curves"]) > 1
         ahead = "One plan is ahead wherever it can go" if more else "No other plan of these chips is ahead anywhere"
@@ -84,7 +93,33 @@ def _crossovers(found: Data) -> str:
         "chips move together, other scenarios apart; - where they do not cross at both ends."
     )
     heads = ("tokens/s/user", "range", "there", "best below", "best above")
-    return grid(heads, rows, 0, (3, 4)) + f'<p class="faint">{note}</p>'
+    return grid(heads, rows, 0, (3, 4)) + f'<p class="faint">{note}</p>' + "".join(formulas)
+
+
+def _formula(row: Data, below: Data, above: Data) -> str:
+    """The points of both curves around a crossing: each curve serves an interactivity by its best batch at it or quicker."""
+    y, at = str(row["y"]), float(row["at"])
+    better = min if y == COST else max
+    cells = []
+    for curve in (below, above):
+        points = sorted(curve["points"], key=lambda point: float(point[USER]))
+        slower = [point for point in points if point[USER] < at * (1 - CLOSE)]
+        quicker = [point for point in points if point[USER] > at * (1 + CLOSE)]
+        beside = [point for point in points if abs(point[USER] / at - 1) <= CLOSE]
+        for said, some in (("just slower", slower[-1:]), ("at it", beside[-1:]), ("just quicker", quicker[:1])):
+            for point in some:
+                serves = better(float(each[y]) for each in points if each[USER] >= point[USER])
+                reach = f"{number(point[USER] / point['ratio_high'])} to {number(point[USER] / point['ratio_low'])}"
+                cells.append((str(curve["name"]), said, f"{int(point['batch']):,}", number(point[USER], 6), reach,
+                              number(point[y], 6), number(serves, 6)))  # fmt: skip
+    what = "USD/h of its chips / (3600 * tokens/s) * 1e6" if y == COST else "tokens/s / chips"
+    formula = (
+        f"tokens/s/user = 1 / TPOT (decode); {WORDS[y]} = {what}; served(x) = best {WORDS[y]} of the batches at x or quicker"
+    )
+    heads = ("plan", "batch is", "batch", "tokens/s/user", "range", WORDS[y], "served there")
+    ends = "the range of a point is tokens/s/user at the high and the low end of its step (step:high, step:low)"
+    said = f"served(x) of the two change places at x = {number(at, 6)}; {ends}"
+    return f'<code class="formula">{escape(formula)}</code><p class="faint">{escape(said)}.</p>{grid(heads, cells, 2)}'
 
 
 def _ends(curves: Sequence[Data], measures: Sequence[str]) -> str:

@@ -50,19 +50,38 @@ def verdict(page: Page) -> str:
 
     kind, said = ("good", "fits") if answer["feasible"] else ("bad", "does not run as planned")
     badge = f'<span class="badge {kind}">{said}</span>'
-    around = ""
-    if step["time_low_s"] < step["time_high_s"]:
-        around = f"{seconds(step['time_low_s'])} to {seconds(step['time_high_s'])}"
-    tiles = [tile("time per output token (TPOT)", seconds(step["tpot_s"]), around, led("tpot"))] if "tpot_s" in step else []
-    if "ttft_s" in step:
-        tiles.append(tile("time to first token (TTFT)", seconds(step["ttft_s"]), around, led("ttft")))
+
+    def around(time: float) -> str:
+        low, high = (time * step[key] / step["time_s"] for key in ("time_low_s", "time_high_s"))
+        return f"{seconds(low)} to {seconds(high)}" if low < high else ""
+
+    tiles = []
+    for key, said in (("tpot", "time per output token (TPOT)"), ("ttft", "time to first token (TTFT)")):
+        if (time := step.get(f"{key}_s")) is not None:
+            tiles.append(tile(said, seconds(time), around(time), led(key)))
     tiles.append(tile("tokens/s of one user", number(step["tokens_per_s_per_user"]), "interactivity", led("tpot")))
     each = f"{number(step['tokens_per_s_per_chip'])} per chip"
     tiles.append(tile("tokens/s, all users", number(step["tokens_per_s"]), each, led("throughput")))
     tiles += _money(answer["cost"], led) if answer.get("cost") else []
     tiles.append(tile("bound by", step["bound"], _words(step["bound"]), led("step")))
     reasons = f"<h2>Why not</h2>{listed(answer['reasons'])}" if answer["reasons"] else ""
-    return f'{badge}<p class="lead">{escape(_sentence(answer))}</p><div class="tiles">{"".join(tiles)}</div>{reasons}'
+    shown = f'<div class="tiles">{"".join(tiles)}</div>{_ranges(page)}'
+    return f'{badge}<p class="lead">{escape(_sentence(answer))}</p>{shown}{reasons}'
+
+
+def _ranges(page: Page) -> str:
+    """Both ends of the step and of what it costs, each leading to its formula."""
+    step, spent, found = page.answer["step"], page.answer.get("cost") or {}, []
+    rows = (
+        ("step", "step", seconds(step["time_low_s"]), seconds(step["time_high_s"])),
+        ("cost", "USD/Mtok", *(f"{float(spent.get(key) or 0):.3g}" for key in ("usd_per_million_low", "usd_per_million_high"))),
+    )
+    for of, said, *ends in rows:
+        names = (f"{of}:low", f"{of}:high")
+        if page.explained.issuperset(names):
+            low, high = (text_of(why(name, end, page.explained)) for name, end in zip(names, ends, strict=True))
+            found.append(f"{said} {low} to {high}")
+    return f'<p class="faint">Ranges as formulas: {"; ".join(found)}.</p>' if found else ""
 
 
 def _money(cost: Data, led: Callable[[str], str]) -> list[str]:
@@ -299,6 +318,10 @@ def formulas(page: Page) -> str:
         value = escape(_said(float(each["value"]), str(each["unit"])))
         found.append(f'<details id="why-{name}"><summary>{name} <span>{value}</span></summary>{explanation(each)}</details>')
     note = "<p>Each formula with its printed numbers gives the printed result. Ops are explained in the table of ops.</p>"
+    if not found and page.unexplained:
+        lines = "".join(f"<li><code>{escape(line)}</code></li>" for line in page.commands)
+        said = f"{escape(page.unexplained)} With the settings of the saved answer (--set), these commands print them:"
+        return f'<h2>Every number explained</h2><p>{said}</p><ul class="plain">{lines}</ul>'
     return f"<h2>Every number explained</h2>{note}{''.join(found)}" if found else ""
 
 
