@@ -42,6 +42,8 @@ class Spread:
     """(ops,) factors."""
     op_high: Array
     inputs: tuple[Input, ...]
+    moves: tuple[tuple[str, Array], ...] = ()
+    """(path of an input, logarithm of the factors on each op's time at its ends, shape (2, ops)) of all."""
 
 
 def certain(ops: int) -> Spread:
@@ -80,6 +82,7 @@ def spread(
     return Spread(
         float(np.exp(-_joined(-steps))), float(np.exp(_joined(steps))), np.exp(-_joined(-ops)), np.exp(_joined(ops)),
         tuple(item for item in inputs if item.effect > 1e-4),
+        tuple((path, pair) for (path, _, _), pair in zip(named, ops, strict=True)),
     )  # fmt: skip
 
 

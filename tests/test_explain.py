@@ -149,6 +149,29 @@ def test_layers_and_near_misses() -> None:
         explain(result, "stpe")
 
 
+@pytest.mark.parametrize("name", ["h100_llama_70b_decode", "rubin_lpx_deepseek_v3", "calibrated"])
+def test_ranges_arise_from_the_inputs_at_their_ends(name: str) -> None:
+    """Ends of the step, of what it costs and of an op are explained; the formulas are evaluated with all others above."""
+    result, by_name = priced(name), {each.of: each for each in explained(name)}
+    assert by_name["step:low"].value == result.step.time_low_s < result.step.time_s < result.step.time_high_s
+    assert by_name["step:high"].value == result.step.time_high_s
+    assert result.cost is not None
+    assert by_name["cost:low"].value == result.cost.usd_per_million_low
+    assert by_name["cost:high"].value == result.cost.usd_per_million_high
+    row = max(result.ops, key=lambda row: row.time_s)
+    assert f"{row.low_s:.4g} to {row.high_s:.4g} s: root of the sum" in by_name[row.op].note
+
+
+def test_one_input_at_its_end_by_hand() -> None:
+    term = next(
+        t for t in explain(priced("h100_llama_70b_decode"), "step:high").terms if t.symbol == "h100_sxm_execution_launch"
+    )
+    slow = run(load_scenario("h100_llama_70b_decode", ["cluster.pools.gpu.override.execution.launch=4 us"])).step.time_s
+    assert term.value == pytest.approx(math.log(slow / priced("h100_llama_70b_decode").step.time_s), rel=1e-9)
+    floor = priced("h100_llama_70b_decode", True)
+    assert not [name for name in names(floor) if name.startswith("step:")]
+
+
 def test_bought_chips_with_all_that_stands_beside_them() -> None:
     setting = "economics={pay: purchase, electricity: 0.1 USD/kWh, host: 9000 USD, utilisation: 60 %, memory: {hbm: 30 USD/GB}}"
     result = run(load_scenario("rubin_deepseek_v3", [setting]))

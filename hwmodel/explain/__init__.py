@@ -5,7 +5,7 @@ from __future__ import annotations
 from hwmodel.elasticity import elasticities, needed_bytes
 from hwmodel.explain.lanes import link_formula, link_name, pool_formula, pool_name
 from hwmodel.explain.ops import op_formula
-from hwmodel.explain.ranges import range_formula, range_names
+from hwmodel.explain.ranges import op_range, range_formula, range_names
 from hwmodel.explain.sheet import Explanation, Sheet, Term
 from hwmodel.explain.totals import TOTALS, layer_formula, memory_formula
 from hwmodel.run import Result, run
@@ -86,13 +86,18 @@ def _one(result: Result, name: str, moved: tuple[tuple[str, float], ...]) -> Exp
         made = link_formula(result, next(row for row in result.links if name == link_name(row)), sheet)
     elif name in result.placed.table.index:
         position = result.placed.table.index[name]
-        made = f"time = {op_formula(result, position, sheet)}", result.ops[position].time_s, "s", _rule(result, position)
+        made = f"time = {op_formula(result, position, sheet)}", result.ops[position].time_s, "s", _noted(result, position)
     else:
         made = layer_formula(result, name, sheet)
     if made is None:  # `names` lists what can be made
         raise InputError(f"{result.scenario} has no {name}: {result.cost_reason}")
     formula, value, unit, note = made
     return Explanation(name, formula, value, unit, sheet.terms(), moved, note)
+
+
+def _noted(result: Result, position: int) -> str:
+    """How an op is counted, and how its range arises."""
+    return "; ".join(part for part in (_rule(result, position), op_range(result, position)) if part)
 
 
 def _rule(result: Result, position: int) -> str:

@@ -10,6 +10,8 @@ from hwmodel.explain.totals import Formula
 from hwmodel.result import Result
 
 ENDS = {"low": -1.0, "high": 1.0}
+NAMED = 4
+"""Inputs of an op's range that are named."""
 LEAST = 1e-4
 """Effects (logarithms) below it are one term together."""
 NOTE = (
@@ -44,6 +46,19 @@ def range_formula(result: Result, name: str, sheet: Sheet) -> Formula:
     squares = _squares(moves, ENDS[end], math.log(value / middle), sheet)
     sign = "-" if end == "low" else ""
     return f"{of}_{end} = {base} * {math.e!r} ** ({sign}(({squares}) ** 0.5))", value, unit, NOTE
+
+
+def op_range(result: Result, position: int) -> str:
+    """How the range of one op arises, in words; empty without one."""
+    row = result.ops[position]
+    if result.around is None or not row.low_s < row.high_s:
+        return ""
+    pairs = [(path, float(ends[0, position]), float(ends[1, position])) for path, ends in result.around.moves]
+    moved = sorted(((max(a, b) - min(a, b), path, a, b) for path, a, b in pairs if max(abs(a), abs(b)) > LEAST), reverse=True)
+    said = ", ".join(f"{path} (x {math.exp(a):.4g} to x {math.exp(b):.4g})" for _, path, a, b in moved[:NAMED])
+    more = f" and {len(moved) - NAMED} more" if len(moved) > NAMED else ""
+    logs = "root of the sum of squares of the logarithms of what each input does at the ends of its own range"
+    return f"{row.low_s:.4g} to {row.high_s:.4g} s: {logs}: {said}{more}"
 
 
 def _values(low: float, middle: float, high: float) -> str:

@@ -80,7 +80,7 @@ def _crossovers(found: Data) -> str:
         there = f"{number(row['value'])} {WORDS[str(row['y'])]}"
         below, above = (str(name) for name in row["between"])
         rows.append((why(named, number(row["at"]), {named}), why(named, around, {named}), there, below, above))
-        title = f"{number(row['at'])} tokens/s/user: {below} / {above}"
+        title = f"{number(row['at'])} tokens/s/user, by {WORDS[str(row['y'])]}: {below} / {above}"
         formulas.append(
             f'<details id="why-{named}"><summary>{escape(title)}</summary>{_formula(row, known[below], known[above])}</details>'
         )
