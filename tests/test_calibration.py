@@ -79,6 +79,25 @@ def test_without_points_a_grid_is_its_centre() -> None:
     assert far == pytest.approx(centre, abs=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4), (2, 5, 3)])
+def test_a_fit_without_outliers_solves_the_normal_equations(shape: tuple[int, ...]) -> None:
+    """Whichever axis is longest."""
+    rng = np.random.default_rng(5)
+    lattice = Lattice(tuple(tuple(map(float, range(count))) for count in shape))
+    points, values = rng.uniform(0, 4, (60, len(shape))), rng.normal(0, 0.1, 60)
+    weight, centre = rng.uniform(0.5, 1, 60), rng.normal(0, 0.1, int(np.prod(shape)))
+    design = lattice.weights(points).toarray()
+    system = design.T @ (weight[:, None] * design) + 0.3 * lattice.roughness.toarray() + 0.2 * np.eye(len(centre))
+    right = np.linalg.solve(system, design.T @ (weight * (values - design @ centre))) + centre
+    found = lattice.fit(points, values, weight, Smoothness(0.3, 0.2, robust=10.0), centre)
+    assert found == pytest.approx(right, abs=1e-12)
+    there = np.empty(len(centre), dtype=int)
+    there[lattice.nearest] = np.arange(len(centre))
+    rows, columns = system.nonzero()
+    across = int(np.prod(shape)) // max(shape)
+    assert np.abs(there[rows] - there[columns]).max() <= 2 * across
+
+
 def test_nothing_is_smoothed_across_a_step() -> None:
     stepped = Lattice(((0.0, 1.0, 2.0, 2.1, 3.0, 4.0),), ((3,),))
     points = np.concatenate([np.linspace(0, 2, 50), np.linspace(2.1, 4, 50)])[:, None]
