@@ -70,7 +70,7 @@ def start() -> None:
     keep_types()
     announce_compiling(compiling)
     context = click.get_current_context(silent=True)
-    ahead.compile_ahead(getattr(ahead, COMPILES.get(context.info_name or "", "STEP") if context else "STEP"))
+    ahead.compile_ahead(*getattr(ahead, COMPILES.get(context.info_name or "", "STEP") if context else "STEP"))
     listen()
 
 

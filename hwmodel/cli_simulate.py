@@ -50,12 +50,16 @@ def simulate_command(
         if what is None and click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is of a search: say --find chips, rate or ratio too")
     start()
-    from hwmodel.serve.result import to_dict
-    from hwmodel.serve.search import find
+    from hwmodel.kernels.ahead import LOOPS, compile_ahead
+    from hwmodel.serve.engine import shares
     from hwmodel.serve.simulate import answer, load_service
 
     service, limits = _asked(load_service(scenario, settings), slos, bands)
     works = _requests(service, trace, format_, columns, seed, seeds if what else 1)
+    compile_ahead(LOOPS[shares(works[0], service.serving.prefix_cache)])
+    from hwmodel.serve.result import to_dict
+    from hwmodel.serve.search import find
+
     works = [work.first(count) for work in works] if count is not None else works
     works = [work.scaled(rate) for work in works] if rate != 1 else works
     if out is not None:

@@ -69,4 +69,4 @@ def listen() -> None:
 
 def compiling() -> None:
     """Say why the first answer takes a while."""
-    say("note: compiling kernels for this machine; the first run of a command only; some seconds, for simulate ten to twenty")
+    say("note: compiling kernels for this machine; the first run of a command only; some seconds, for simulate about ten")

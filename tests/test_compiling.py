@@ -20,6 +20,8 @@ class Books(NamedTuple):
 
     counts: np.ndarray
     prices: np.ndarray
+    lent: np.ndarray
+    """(days, books)."""
 
 
 @linked
@@ -42,7 +44,10 @@ def raise_prices(books: Books, by: float) -> None:
 def dearer(books: Books) -> float:
     books = by_reference(books)
     raise_prices(books, 0.5)
-    return books.prices.sum()
+    books.lent[1, 2] = books.counts[2]  # a whole number as a real one
+    books.lent[0] = 7.0
+    books.lent[1, :2] = books.prices[:2]
+    return books.prices[:].sum() + books.lent[1].sum() + books.lent[books.lent.shape[0] - 1, 0]
 
 
 @njit
@@ -71,17 +76,23 @@ def test_a_linked_function_is_compiled_once_for_all_constants_and_has_no_machine
 
 
 def test_arrays_by_reference_are_read_and_written_where_they_lie() -> None:
-    books = Books(np.array([1, 2, 3]), np.array([10.0, 20.0, 30.0]))
+    books = Books(np.array([1, 2, 3]), np.array([10.0, 20.0, 30.0]), np.zeros((2, 3)))
     for _ in range(1000):  # a reference that were counted wrongly would free the arrays
         books.prices[:] = 10.0, 20.0, 30.0
-        assert dearer(books) == 63.0
+        assert dearer(books) == 63.0 + (10.5 + 21.0 + 3.0) + 10.5
     assert books.prices.tolist() == [10.5, 21.0, 31.5]
     assert books.counts.tolist() == [1, 2, 3]
+    assert books.lent.tolist() == [[7.0, 7.0, 7.0], [10.5, 21.0, 3.0]]
+
+
+def test_arrays_by_reference_may_be_spaced_apart() -> None:
+    apart = Books(np.arange(1, 7)[::2], np.array([10.0, 20.0, 30.0]), np.asfortranarray(np.zeros((2, 3))))
+    assert dearer(apart) == 10.5 + 21.5 + 32.5 + (10.5 + 21.5 + 5.0) + 10.5
 
 
 def test_a_field_that_is_not_there_is_told() -> None:
     with pytest.raises(TypingError, match="price"):
-        misspelt(Books(np.array([1]), np.array([1.0])))
+        misspelt(Books(np.array([1]), np.array([1.0]), np.zeros((1, 1))))
 
 
 def test_a_bare_function_is_called_by_python_and_by_kernels() -> None:

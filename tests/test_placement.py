@@ -126,6 +126,16 @@ def test_an_endless_transfer_leaves_the_best_single_device(problem: Problem) -> 
         assert len(set(found.device)) == 1
 
 
+def test_a_memory_for_next_to_nothing_holds_nothing() -> None:
+    """A capacity of 6e-261 bytes is none: it had made the program infeasible."""
+    problem = Problem(
+        ("a", "b"), ("x", "y"), np.array([[8.0, 1.0], [3.0, 1.0]]), count=np.ones(2), bytes=np.array([[6.0, 5.0], [9.0, 2.0]]),
+        capacity=np.array([16.0, 6e-261]), memory=(0, 1),
+    )  # fmt: skip
+    assert highs(problem).device == (0, 0)
+    assert highs(problem).objective_s == brute(problem).objective_s == 11.0
+
+
 @settings(max_examples=50, deadline=None)
 @given(problems(capacity=True), st.integers(0, 2), st.floats(0, 20))
 def test_more_capacity_never_worsens_the_optimum(problem: Problem, device: int, more: float) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from hypothesis import strategies as st
 from serving_cases import proportional, requests
 
 from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.serving_columns import Serving
+from hwmodel.serve import engine
 from hwmodel.serve.engine import REASONS, Fleet, Group, Run, Wire, simulate
 from hwmodel.serve.kv import POLICIES, Eviction, Tier
 from hwmodel.serve.metrics import hit_rate, itl, ttft_s
@@ -93,6 +97,17 @@ def same(one: Run, two: Run) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(workloads(), fleets())
+def test_the_loop_for_requests_that_share_nothing_does_the_same(work: Requests, fleet: Fleet) -> None:
+    """It is compiled without the units of prompts; the whole loop, which has them, finds none."""
+    alone = dataclasses.replace(fleet, prefix_cache=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "Unshared", Serving)
+        whole = simulate(work, alone)
+    same(simulate(work, alone), whole)
+
+
 @pytest.mark.parametrize("kind", sorted(Scheduler.kinds))
 def test_a_pool_for_one_request_serves_all_of_them_one_after_the_other(kind: str) -> None:
     rule = Scheduler.kinds[kind](max_sequences=8)
@@ -156,8 +171,8 @@ def digest(seed: int) -> str:
         rule = Scheduler.kinds[kind](max_sequences=6)
         mixed = (Group("gpu", 2, proportional(1e-3), rule, 40, "mixed", tiers),)
         split = tuple(Group(role, 1, proportional(1e-3), rule, 40, role, wire=Wire(1e-4)) for role in ("prefill", "decode"))
-        for groups in (mixed, split) if kind != "static" else (mixed,):
-            run = simulate(work, Fleet(groups, 4, "prefix"))
+        for groups, shared in itertools.product((mixed, split) if kind != "static" else (mixed,), (True, False)):
+            run = simulate(work, Fleet(groups, 4, "prefix", prefix_cache=shared))
             for part in (run.req, run.when, run.inst, run.meter, run.tier):
                 found.update(part.tobytes())
     return found.hexdigest()

@@ -454,7 +454,11 @@ def test_ctrl_c_while_a_chunk_is_written_leaves_it_whole(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(Store, "add", interrupted)
     monkeypatch.setattr(Store, "_note", noted)
-    found = run_sweep(space, out=out, jobs=1)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background starts without
+    try:
+        found = run_sweep(space, out=out, jobs=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert found.stopped
     assert len(out.read_text().splitlines()) == 1 + found.evaluated
     state = json.loads((tmp_path / "points.csv.manifest.json").read_text())

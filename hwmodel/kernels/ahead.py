@@ -33,11 +33,11 @@ HELPER = (sys.executable, "-P", "-c", WORK)
 PRICE = "f3 f2 i2 f3 f3 f3"
 FEATURES = "f3 f2 f3 f3"
 NUMBERS = {"i": types.int64, "j": types.int32, "f": types.float64, "g": types.float32}
+SERVED = "i2 f2 i2 f2 i2 i1 i1 j4 i3 f3 f3 f2 f3 i3 i1 f1 g3 i1 f2 f2 f2 f1 i1 i1 f1 i1 i1 j2 f2 f1 i2 i1 f1 i2 i1 i1"
 RECORDS = {
     "tokens.Way": "i1 i1 i1 i1 i1 i1 i1 i1 i1 i1 i1 f1 i0 i0 i0 i0",
-    "serving_columns.Serving": (
-        "i2 f2 i2 f2 i2 i1 i1 j4 i3 f3 f3 f2 f3 i3 i1 f1 g3 i1 f2 f2 f2 f1 i1 i1 f1 i1 i1 j2 f2 f1 i2 i1 f1 i2 i1 i1"
-    ),
+    "serving_columns.Serving": SERVED,
+    "serving_columns.Unshared": SERVED,
 }
 """Types of the fields of named tuples, as in `TAKES`."""
 TAKES = {
@@ -56,14 +56,20 @@ TAKES = {
     "tokens.steady": "i0 tokens.Way f1 i0 f1 i1 i3 f2 f2 f1",
     "serving_steps.steps_s": "serving_columns.Serving f2 f1",
     "serving_loop.serve": "serving_columns.Serving i0 i0 i0",
+    "serving_loop.serve unshared": "serving_columns.Unshared i0 i0 i0",
 }
-"""Kernels that Python calls, and with what: a letter of `NUMBERS` and how many dimensions, 0 for a number; a named tuple."""
+"""Kernels that Python calls, and with what: a letter of `NUMBERS` and how many dimensions, 0 for a number; a named tuple.
+
+What stands behind a kernel's name tells apart what one is called with.
+"""
 STEP = ("schedule.scheduled", "stream.price", "gemm.price", "experts.price")
 PERIOD = ("schedule.scheduled", "tokens.steady", *STEP[1:])
-SERVING = ("serving_loop.serve", "correction.corrected", "serving_steps.steps_s", *STEP)
+SERVING = ("correction.corrected", "serving_steps.steps_s", *STEP)
 CORRECTION = ("correction.corrected",)
 NOTHING: tuple[str, ...] = ()
 """What is compiled for a step, its period, a trace of requests, corrections: what takes long and is needed late first."""
+LOOPS = {True: "serving_loop.serve", False: "serving_loop.serve unshared"}
+"""The loop of a trace whose requests share parts of their prompts, or none, known when the requests are."""
 MOST_HELPERS = 3
 
 
@@ -81,8 +87,13 @@ def given(name: str) -> tuple[Any, ...]:
 
 def found(name: str) -> Any:
     """A kernel, or a record, by the name of its file here and its own."""
-    module, own = name.split(".")
+    module, own = name.split(maxsplit=1)[0].split(".")
     return getattr(importlib.import_module(f"hwmodel.kernels.{module}"), own)
+
+
+def in_cache(name: str) -> bool:
+    """Whether numba's cache has a kernel for what it is called with here."""
+    return any(key[0] == given(name) for key in found(name)._cache._cache_file._load_index())
 
 
 class Helpers:
@@ -93,23 +104,35 @@ class Helpers:
         self.lock = threading.Lock()
         self.ready: dict[str, threading.Event] = {}
         self.processes: list[subprocess.Popen[str]] = []
-        self.left = [name for name in names if not found(name)._cache._cache_file._load_index()]
-        for name in self.left:
-            self._lend(name)
+        self.left: list[str] = []
+        self.most = most
+        self.threads: list[threading.Thread] = []
         atexit.register(self.end)
-        self.threads = [threading.Thread(target=self._give_work, daemon=True) for _ in range(min(most, len(self.left)))]
-        for thread in self.threads:
+        self.add(names)
+
+    def add(self, names: Iterable[str]) -> None:
+        """Kernels to compile before those that are left, unless the cache has them or they were given out already."""
+        new = [name for name in names if name not in self.ready and name not in self.left and not in_cache(name)]
+        for name in new:
+            self._lend(name)
+        with self.lock:
+            self.left[:0] = new
+            self.threads = [thread for thread in self.threads if thread.is_alive()]
+            more = range(min(self.most - len(self.threads), len(self.left)))
+            started = [threading.Thread(target=self._give_work, daemon=True) for _ in more]
+            self.threads += started
+        for thread in started:
             thread.start()
 
     def _lend(self, name: str) -> None:
         """Let the kernel wait for a helper that compiles it, before it is compiled here."""
-        cache = found(name)._cache
+        cache, takes = found(name)._cache, given(name)
         load = cache.load_overload
 
         def load_or_wait(signature: Any, context: Any) -> Any:
             """What the cache has, also if a helper has it there in a while; None if it is to be compiled here."""
             code = load(signature, context)
-            return load(signature, context) if code is None and self.wait(name) else code
+            return load(signature, context) if code is None and signature == takes and self.wait(name) else code
 
         cache.load_overload = load_or_wait
 
@@ -167,11 +190,18 @@ def _asked(helper: "subprocess.Popen[str]", name: str) -> str:
 
 
 @cache
-def compile_ahead(names: tuple[str, ...]) -> Helpers | None:
-    """Start helpers on the cores that are left, once; None on a single core and where nothing is compiled."""
+def _helpers() -> Helpers | None:
+    """Those on the cores that are left; None on a single core and where nothing is compiled."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     most = min(cores - 1, MOST_HELPERS)
-    return None if INTERPRETED or most < 1 else Helpers(names, most)
+    return None if INTERPRETED or most < 1 else Helpers((), most)
+
+
+def compile_ahead(*names: str) -> None:
+    """Let helpers compile kernels, these before all that they still have to do; a command may see late what it needs."""
+    helpers = _helpers()
+    if helpers is not None:
+        helpers.add(names)
 
 
 def help_out() -> None:

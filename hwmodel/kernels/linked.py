@@ -8,9 +8,10 @@ from typing import Any
 
 from numba import config, njit, types
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import AnalysisPass, register_pass
-from numba.core.typed_passes import NativeLowering
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
+from numba.core.typed_passes import IRLegalization, NativeLowering, NoPythonBackend, NopythonTypeInference, PreLowerStripPhis
+from numba.core.untyped_passes import FixupArgs, GenericRewrites, IRProcessing, ReconstructSSA, TranslateByteCode
 
 _settings: Any = config
 INTERPRETED = bool(_settings.DISABLE_JIT)
@@ -46,14 +47,23 @@ class Offer(AnalysisPass):
 
 
 class Linking(CompilerBase):
-    """numba's compiler up to its last step, machine code."""
+    """numba's compiler up to its last step, machine code, without its passes for what no function here has.
+
+    Those are closures, `with`, arrays that are worked on as a whole, loops over tuples of unlike types, and branches on types.
+    """
+
+    PASSES = (
+        TranslateByteCode, FixupArgs, IRProcessing, GenericRewrites, ReconstructSSA, NopythonTypeInference, PreLowerStripPhis,
+        IRLegalization, NativeLowering, Offer, NoPythonBackend,
+    )  # fmt: skip
 
     def define_pipelines(self) -> list[Any]:
-        """The passes of a function that runs without Python's objects, then `Offer`."""
+        """The passes of a function that runs without Python's objects."""
         self.state.library = Part(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
         self.state.flags.no_compile = True
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(Offer, NativeLowering)
+        passes = PassManager("linking")
+        for one in self.PASSES:
+            passes.add_pass(one, one.name())
         passes.finalize()
         return [passes]
 

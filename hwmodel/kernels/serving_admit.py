@@ -2,7 +2,7 @@
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import inner, sharing
 from hwmodel.kernels.serving_kv import allocate, found, hold, pages_for, release
 from hwmodel.kernels.serving_queue import leave_queue, wait_first
 from hwmodel.kernels.serving_slots import send
@@ -99,7 +99,7 @@ def unit_s(s: Serving, k: int, r: int, units: int) -> float:
     return flat * tokens / most + chunk_s(s, k, 1, 1, 1, float(tokens), float(units * tokens))
 
 
-@inner
+@sharing(lambda s, k, now: False)
 def start_reading(s: Serving, k: int, now: float) -> bool:
     """Send the first waiting request to read KV from lower tiers if that pays and fits; whether it was."""
     r = s.inst[k, c.HEAD]

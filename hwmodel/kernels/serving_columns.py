@@ -233,3 +233,7 @@ class Serving(NamedTuple):
     """(sequences,) requests that an iteration ended for."""
     counts: np.ndarray = np.zeros(N_COUNT, np.int64)
     """(N_COUNT,) int."""
+
+
+class Unshared(Serving):
+    """As `Serving`, of requests that share no units of prompts: the loop is compiled without all that is done with units."""

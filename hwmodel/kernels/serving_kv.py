@@ -7,7 +7,7 @@ used, or the one of least worth, goes first, and a chain from its end. It then m
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import inner, sharing
 from hwmodel.kernels.serving_lists import back, gone, least_worth, link, oldest, unlink
 from hwmodel.kernels.serving_tiers import demote, regard
 
@@ -19,19 +19,24 @@ def allocate(s: Serving, k: int, pages: int, spare: int) -> bool:
     if s.inst[k, c.FREE] + s.inst[k, c.EVICTABLE] * per_unit < pages + spare:
         return False
     while s.inst[k, c.FREE] < pages:
-        now = s.total[c.CLOCK]
-        unit = least_worth(s, k, 0, now) if s.tier[k, 0, c.EVICTS] == c.RETURN else oldest(s, k, 0, 0)
-        unlink(s, k, 0, unit)
-        s.cache[c.HOLDERS, k, 0, unit] = -1
-        s.inst[k, c.EVICTABLE] -= 1
-        s.inst[k, c.FREE] += per_unit
-        s.inst[k, c.FREED] += per_unit
-        demote(s, k, 1, unit, s.cache[c.LIST, k, 0, unit], s.used[k, 0, unit], now)
+        evict(s, k)
     s.inst[k, c.FREE] -= pages
     s.inst[k, c.ALLOCATED] += pages
     used = s.inst[k, c.CAPACITY] - s.inst[k, c.FREE] - s.inst[k, c.EVICTABLE] * per_unit
     s.inst[k, c.PEAK] = max(s.inst[k, c.PEAK], used)
     return True
+
+
+@sharing(lambda s, k: None)
+def evict(s: Serving, k: int) -> None:
+    """A unit that nobody holds leaves the first tier."""
+    now = s.total[c.CLOCK]
+    unit = least_worth(s, k, 0, now) if s.tier[k, 0, c.EVICTS] == c.RETURN else oldest(s, k, 0, 0)
+    unlink(s, k, 0, unit)
+    s.cache[c.HOLDERS, k, 0, unit] = -1
+    s.inst[k, c.EVICTABLE] -= 1
+    give_back(s, k, s.inst[k, c.PER_UNIT])
+    demote(s, k, 1, unit, s.cache[c.LIST, k, 0, unit], s.used[k, 0, unit], now)
 
 
 @inner
@@ -41,7 +46,7 @@ def give_back(s: Serving, k: int, pages: int) -> None:
     s.inst[k, c.FREED] += pages
 
 
-@inner
+@sharing(lambda s, k, unit: None)
 def hold(s: Serving, k: int, unit: int) -> None:
     """One more request holds a unit that is in the first tier."""
     if s.cache[c.HOLDERS, k, 0, unit] == 0:
@@ -50,7 +55,7 @@ def hold(s: Serving, k: int, unit: int) -> None:
     s.cache[c.HOLDERS, k, 0, unit] += 1
 
 
-@inner
+@sharing(lambda s, k, r: (0, 0))
 def found(s: Serving, k: int, r: int) -> tuple[int, int]:
     """Units of a request's prompt in the first tier, from the front; and how many of them nobody holds."""
     units = free = 0
@@ -73,7 +78,7 @@ def pages_for(s: Serving, k: int, r: int, tokens: int) -> int:
     return -(-tokens // s.inst[k, c.PAGE]) - s.req[r, c.UNITS] * s.inst[k, c.PER_UNIT]
 
 
-@inner
+@sharing(lambda s, k, r: None)
 def publish(s: Serving, k: int, r: int) -> None:
     """Units of the prompt that are now complete can be shared; one that is there already is not kept twice."""
     per_unit = s.inst[k, c.PER_UNIT]
@@ -97,7 +102,12 @@ def let_go(s: Serving, k: int, r: int, units: int, pages: int, which: int) -> No
     which : the kind of forecast they are kept by, where they are.
     """
     give_back(s, k, pages)
-    base = s.req[r, c.BASE]
+    let_go_units(s, k, s.req[r, c.BASE], units, which)
+
+
+@sharing(lambda s, k, base, units, which: None)
+def let_go_units(s: Serving, k: int, base: int, units: int, which: int) -> None:
+    """Units from `base` of `blocks` on are held by one request less."""
     for j in range(units - 1, -1, -1):
         unit = s.blocks[base + j]
         s.cache[c.HOLDERS, k, 0, unit] -= 1

@@ -2,7 +2,7 @@
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import inner, sharing
 from hwmodel.kernels.serving_kv import found
 
 LOOKED_AT = 128
@@ -57,7 +57,7 @@ def leave_queue(s: Serving, k: int) -> int:
     return take_first(s, k, c.HEAD, c.TAIL)
 
 
-@inner
+@sharing(lambda s, k: None)
 def best_first(s: Serving, k: int) -> None:
     """Bring the waiting request with the longest cached prefix to the front, the earliest of equals."""
     if s.inst[k, c.QUEUED] < 2 or s.inst[k, c.QUEUED] > LOOKED_AT:

@@ -11,9 +11,9 @@ ping-pong pipeline of MegaScale-Infer (arXiv 2504.02263, section 4), layer for l
 """
 
 import numpy as np
-from numba import njit
 
 from hwmodel.kernels import serving_columns as c
+from hwmodel.kernels.bare import bare
 from hwmodel.kernels.reference import by_reference
 from hwmodel.kernels.serving_columns import Serving
 from hwmodel.kernels.serving_jit import inner
@@ -170,7 +170,7 @@ def crowded(s: Serving, kind: int, parts: int, tokens: float, ranks: int, shared
     return low + (value(s, kind, at + c.BEYOND + 1, j, beyond - j) - low) * part
 
 
-@njit(cache=True, error_model="numpy")
+@bare
 def steps_s(s: Serving, points: np.ndarray, out: np.ndarray) -> None:
     """Seconds at many points of instance 0: rows, mean context, prompts, new and cached tokens of each prompt.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hwmodel.kernels import serving_columns as c
 from hwmodel.kernels.serving_columns import Serving
-from hwmodel.kernels.serving_jit import inner
+from hwmodel.kernels.serving_jit import inner, sharing
 from hwmodel.kernels.serving_lists import above, arc_insert, back, gone, least_worth, link, oldest, relist, unlink, worth
 
 
@@ -91,7 +91,7 @@ def demote(s: Serving, k: int, tier: int, unit: int, which: int, used: float, no
         tier += 1
 
 
-@inner
+@sharing(lambda s, k, now: None)
 def expire(s: Serving, k: int, now: float) -> None:
     """Units that have been idle for too long leave instance k and its tiers."""
     for tier in range(s.tier.shape[1]):
@@ -129,7 +129,7 @@ def regard(s: Serving, k: int, tier: int, unit: int, which: int) -> bool:
     return known
 
 
-@inner
+@sharing(lambda s, k, r: None)
 def came_back(s: Serving, k: int, r: int) -> None:
     """What a request that has arrived will use is worth most from now on, in every tier that has it."""
     for j in range(s.req[r, c.BASE], s.req[r, c.BASE] + s.req[r, c.SHARABLE]):
@@ -147,7 +147,7 @@ def where(s: Serving, k: int, unit: int, now: float) -> int:
     return 0
 
 
-@inner
+@sharing(lambda s, k, r, units, compute_s, counts: 0)
 def worth_reading(s: Serving, k: int, r: int, units: int, compute_s: float, counts: np.ndarray) -> int:
     """How many units behind the first `units` of a prompt to read from lower tiers: as many as save most time.
 

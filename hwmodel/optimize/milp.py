@@ -110,15 +110,16 @@ def _equalities(problem: Problem, pairs: list[tuple[int, int]]) -> Rows:
 
 
 def _capacities(problem: Problem, size: int, share: float) -> Rows:
-    """One row for each memory that may be too small, in shares of its capacity."""
+    """One row for each memory that may be too small, in shares of its capacity, or of the largest op where that is larger."""
     sparse = importlib.import_module("scipy.sparse")
     ops, devices = len(problem.ops), len(problem.devices)
     tight = np.flatnonzero(problem.most > problem.capacity)
     rows = sparse.lil_matrix((len(tight), size))
-    limits = np.ones(len(tight))
+    limits = np.zeros(len(tight))
     for row, memory in enumerate(tight):
-        whole = float(problem.capacity[memory])
-        limits[row] = share if whole > 0 else 0.0
-        for d in (d for d in range(devices) if problem.memory[d] == memory):
-            rows[row, d : ops * devices : devices] = problem.bytes[:, d] / (whole if whole > 0 else 1.0)
+        on = [d for d in range(devices) if problem.memory[d] == memory]
+        whole = max(float(problem.capacity[memory]), float(problem.bytes[:, on].max()))
+        limits[row] = problem.capacity[memory] / whole * share
+        for d in on:
+            rows[row, d : ops * devices : devices] = problem.bytes[:, d] / whole
     return rows.tocsr(), np.full(len(tight), -np.inf), limits

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernels import serving_columns as c
-from hwmodel.kernels.serving_columns import Serving
+from hwmodel.kernels.serving_columns import Serving, Unshared
 from hwmodel.kernels.serving_follow import followers
 from hwmodel.kernels.serving_loop import serve
 from hwmodel.serve.kv import LEAST_RECENT, POLICIES, Eviction, Tier
@@ -225,7 +225,7 @@ def _state(requests: Requests, fleet: Fleet) -> Serving:
     roles = {g.role for g in fleet.groups}
     if not roles & {"mixed", "prefill"} or ("prefill" in roles) != ("decode" in roles):
         raise InputError("prefill instances need decode instances and the other way round; or take mixed ones")
-    shared = fleet.prefix_cache and len(requests.blocks) > 0
+    shared = shares(requests, fleet.prefix_cache)
     if shared and requests.block_tokens % fleet.page:
         message = f"pages of {fleet.page} tokens do not divide the trace's prefix blocks of {requests.block_tokens}"
         raise InputError(f"{message}; choose serving.block among its divisors")
@@ -236,7 +236,7 @@ def _state(requests: Requests, fleet: Fleet) -> Serving:
     kinds: list[Steps] = [g.steps for g in fleet.groups]
     none, busy = np.zeros(0, np.int64), np.zeros((3, len(members)), np.int64)
     busy[1] = np.arange(len(members))
-    state = Serving(
+    state = (Serving if shared else Unshared)(
         req=untouched((n, c.N_REQUEST), np.int64), when=untouched((n, c.N_TIME)), inst=_instances(fleet, members, per_unit),
         meter=_meters(members), batch=np.full((len(members), most), -1),
         rank=np.zeros((len(members), max(kind.ranks for kind in kinds), c.N_RANK)),
@@ -252,6 +252,11 @@ def _state(requests: Requests, fleet: Fleet) -> Serving:
     )  # fmt: skip
     state.total[c.ROW_BEGUN] = -1.0
     return state
+
+
+def shares(requests: Requests, prefix_cache: bool) -> bool:
+    """Whether requests use what the cache has of the prompts of others."""
+    return prefix_cache and len(requests.blocks) > 0
 
 
 def _whole(values: Ints) -> Ints:
