@@ -56,13 +56,20 @@ def calibrate(
     Raises
     ------
     InputError
-        When the rows hold none of that chip under that stack.
+        When the rows hold none of that chip under that stack, or `chips` not that chip.
     """
     own = {rows.kind for rows in groups if (rows.device, rows.stack) == (chip, stack)}
     if not own:
-        has = sorted({f"{rows.device} under {rows.stack}" for rows in groups})
-        raise InputError(f"no measured rows of {chip} under {stack}{did_you_mean(f'{chip} under {stack}', has)}; "
-                         f"the tables hold {', '.join(has[:40])}")  # fmt: skip
+        stacks = sorted({rows.stack for rows in groups if rows.device == chip})
+        if not stacks:
+            has = sorted({rows.device for rows in groups})
+            near = did_you_mean(chip, has)
+            raise InputError(f"no measured rows of {chip}{near}" + f"; the tables hold {', '.join(has)}" * (near[:1] == ","))
+        raise InputError(f"no measured rows of {chip} under {stack}{did_you_mean(stack, stacks)}; "
+                         f"it was measured under {', '.join(stacks)}")  # fmt: skip
+    if chip not in chips:
+        raise InputError(f"no chip named '{chip}' in chips/, whose numbers the rows are fitted with: put {chip}.yaml there, or "
+                         f"name its file, 'hwmodel calibrate ./{chip}.yaml'")  # fmt: skip
     return _from_studies(chip, stack, studies([rows for rows in groups if rows.kind in own], chips, _known), date, data)
 
 

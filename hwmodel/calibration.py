@@ -72,6 +72,12 @@ class Errors(Spec):
     folds: str = ""
     """Medians of the folds, for their spread."""
 
+    @property
+    def spread(self) -> float | None:
+        """The largest median of a fold less the smallest; None of fewer than two."""
+        each = [float(text) for text in self.folds.split()]
+        return max(each) - min(each) if len(each) > 1 else None
+
 
 class Parameters(Spec):
     """The physical parameters of a fit, as `Fit` has them."""

@@ -423,15 +423,9 @@ def claims_command(as_json: bool) -> None:
     if as_json:
         json_out([to_dict(claim) for claim in found])
     else:
-        from hwmodel.report.tables import table
+        from hwmodel.report.accuracy import claimed
 
-        said = {True: "yes", False: "NO"}
-        rows = [
-            (c.number, c.claim, f"{c.result:.5g} {c.unit}", "in bounds" if c.agrees and "low" in c.inputs else said[c.agrees],
-             c.formula) for c in found
-        ]  # fmt: skip
-        show(table("", ("#", "claim", "result", "agrees", "formula"), rows, 5))
-        text_out("".join(f"\n{c.number}: {c.claim}: {c.note}\n" for c in found if "low" in c.inputs))
+        show(claimed(found))
 
 
 for command in (

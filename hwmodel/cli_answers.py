@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option(
     "--op",
     "of",
-    help="An op or layer by name, or step, tpot, throughput, cost, energy, memory:POOL:TIER, pool:POOL, link:POOL>POOL.",
+    help="An op or layer by name, or step, ttft, tpot, throughput, cost, energy, memory:POOL:TIER, pool:POOL, link:POOL>POOL.",
 )
 @set_option
 @click.option("--ideal", is_flag=True, help="Of the physical floor.")

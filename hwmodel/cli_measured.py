@@ -23,7 +23,7 @@ from hwmodel.terminal import json_out, say, show, text_out
 def calibrate_command(
     chip: str, stack: str, measured: Path | None, ops: tuple[str, ...], data: str, date: str, out: Path | None
 ) -> None:
-    """Fit CHIP under one software stack to measured rows.
+    """Fit CHIP, a name or a file, under one software stack to measured rows.
 
     With --out, a table says what not to trust.
 
@@ -33,12 +33,10 @@ def calibrate_command(
     start()
     from hwmodel.calibrate import calibrate, calibrate_all, known_chips, text_of
     from hwmodel.measured import FILES, read
+    from hwmodel.spec import catalog
     from hwmodel.spec.errors import did_you_mean
 
-    if measured is None:
-        from hwmodel.spec import catalog
-
-        measured = catalog.shipped("measured")
+    measured = measured or catalog.shipped("measured")
     if chip == "all":
         if out is None:
             raise click.UsageError("'all' writes a file per chip and stack: give a folder with --out")
@@ -53,7 +51,13 @@ def calibrate_command(
     groups = read(measured, ops)
     if not groups:
         raise click.UsageError(f"--op: no rows of {', '.join(ops)}{did_you_mean(ops[0], FILES)}")
-    found = calibrate(chip, stack, groups, known_chips(groups), date, data)
+    chips = known_chips(groups)
+    if catalog.is_path(chip):
+        from hwmodel.hardware import load_chip
+
+        own = load_chip(chip)
+        chip, chips = own.name, {**chips, own.name: own}
+    found = calibrate(chip, stack, groups, chips, date, data)
     if out is None:
         for fit in found.fits:
             if fit.held_out is not None:

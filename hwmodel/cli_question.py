@@ -82,8 +82,9 @@ def asked(scenario: str | None, settings: Sequence[str], options: dict[str, Any]
     given = {key: value for key, value in options.items() if value is not None}
     if scenario is not None:
         if given:
-            raise click.UsageError(
-                f"--{next(iter(given))} goes without a scenario; with one, use --set, such as --set workload.batch=64"
-            )
+            first = next(iter(given))
+            path = {"stack": "cluster.pools.POOL.stack=vllm", "model": "model=llama-3.1-70b",
+                    "chip": "cluster.pools.POOL.chip=h200_sxm"}.get(first, "workload.batch=64")  # fmt: skip
+            raise click.UsageError(f"--{first} goes without a scenario; with one, use --set, such as --set {path}")
         return load_scenario(scenario, settings)
     return from_options(given, settings)

@@ -9,7 +9,7 @@ from typing import Any
 from hwmodel.answered import Answered
 from hwmodel.memory import MemoryRow, memory, misfits
 from hwmodel.placing import place
-from hwmodel.scenario import Scenario
+from hwmodel.scenario import Scenario, loaded
 from hwmodel.workload import Workload
 
 LARGEST = 1 << 40
@@ -41,6 +41,8 @@ class Fit(Answered):
     """Of one sequence on the fullest chip: bytes = a x tokens + b, past every window."""
     kv_dtype: str
     kv_dtype_source: str
+    made_for: int = 0
+    """Tokens of context that the model was made for; 0 when it does not say."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel fit --json`` prints it."""
@@ -49,8 +51,23 @@ class Fit(Answered):
         return found
 
 
-def fit(scenario: Scenario) -> Fit:
-    """Search the largest batch and the longest context that fit, by bisection: memory grows with both."""
+def fit(scenario: Scenario | str) -> Fit:
+    """Search the largest batch and the longest context that fit, by bisection: memory grows with both.
+
+    Parameters
+    ----------
+    scenario
+        Or its name or path.
+
+    Raises
+    ------
+    InputError
+        When the plan cannot be laid out at all. A plan that does not fit is answered, with its `reasons`.
+    """
+    return _searched(loaded(scenario))
+
+
+def _searched(scenario: Scenario) -> Fit:
     work = scenario.workload
     placed = place(scenario)
 
@@ -77,7 +94,7 @@ def fit(scenario: Scenario) -> Fit:
     formats = scenario.formats
     return Fit(
         batch, context, tuple(here), reasons, one(length), over[0] if over else "nothing in sight", work.batch, length, slope,
-        one(far) - slope * far, formats.kv.name, scenario.kv_from,
+        one(far) - slope * far, formats.kv.name, scenario.kv_from, scenario.model.max_context,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from hwmodel.calibration import Calibration
 from hwmodel.spec import catalog, yamlfile
 from hwmodel.spec.errors import InputError, did_you_mean, shortened
 from hwmodel.spec.extends import extended
-from hwmodel.spec.number import Number
+from hwmodel.spec.number import Number, cited
 from hwmodel.spec.schema import (
     SUFFIXES,
     Bytes,
@@ -192,6 +192,8 @@ class Chip(Sourced):
         wrong = _wrong(self)
         if wrong:
             raise MisplacedError(wrong)
+        for _, number in self.numbers():
+            number.source = cited(number.source, self.sources)
         return self
 
     def tier(self, name: str) -> MemoryTier:

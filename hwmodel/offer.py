@@ -9,7 +9,7 @@ from hwmodel.answered import Answered
 from hwmodel.economics import hourly, interactivity_line, margin, speed_price, usd_per_million
 from hwmodel.economics.step import Cost
 from hwmodel.run import Result, run
-from hwmodel.scenario import Scenario
+from hwmodel.scenario import Scenario, loaded
 from hwmodel.spec.errors import InputError
 from hwmodel.workload import Workload
 
@@ -74,25 +74,33 @@ class Offer(Answered):
         }  # fmt: skip
 
 
-def offer(scenario: Scenario, prefill: Scenario | None = None) -> Offer:
+def offer(scenario: Scenario | str, prefill: Scenario | str | None = None) -> Offer:
     """Price a decode scenario as a service.
 
     Parameters
     ----------
+    scenario
+        Or its name or path.
     prefill
         A prefill scenario whose cluster takes in the prompts (its plan, batch and prices); the decode cluster when None.
 
     Raises
     ------
     InputError
-        When the scenario does not decode, `prefill` does not prefill, or no price of a chip is known.
+        When the scenario does not decode, `prefill` does not prefill or prefills another model, or no price of a chip is known.
     """
+    scenario, prefill = loaded(scenario), None if prefill is None else loaded(prefill)
     if scenario.workload.phase != "decode":
         raise InputError(
             f"scenario {scenario.name} is a {scenario.workload.phase} step; a service is priced from its decode step"
         )
     if prefill is not None and prefill.workload.phase != "prefill":
         raise InputError(f"scenario {prefill.name} is a {prefill.workload.phase} step; prompts need a prefill step")
+    if prefill is not None and prefill.model.name != scenario.model.name:
+        raise InputError(
+            f"scenario {prefill.name} prefills {prefill.model.name}; "
+            f"{scenario.name} decodes {scenario.model.name}: a service has one model"
+        )
     made = run(scenario)
     taken = run(prefill) if prefill else _prompt(scenario, made)
     out, taking = _known(made), _known(taken)
@@ -164,6 +172,10 @@ def _cached(scenario: Scenario, made: Result, taken: Result, taking: Cost) -> To
     price = float(prices.sold.cached_input_usd_per_mtok) if prices.sold and prices.sold.cached_input_usd_per_mtok else None
     how = f"{read:.3g} USD/Mtok for {new:,} new tokens that attend to it, {keep:.3g} for its share of memory over "
     how += f"{float(prices.session.keep_s):g} s"
+    again = float(taking.usd_per_million_input_tokens or 0.0)
+    if usd > again > read:
+        worth = float(prices.session.keep_s) * (again - read) / keep
+        how += f"; dearer than computing it again ({again:.3g}): worth keeping for up to {worth:.2g} s"
     low, high = (factor / float(prices.session.keep_s) for factor in (prices.session.keep_s.low, prices.session.keep_s.high))
     return TokenCost("cached input", usd, read + keep * low, read + keep * high, None, price,
                      margin(usd, price) if price else None, how)  # fmt: skip

@@ -12,7 +12,7 @@ from hwmodel.kernels import columns as c
 from hwmodel.laid import Laid, lay
 from hwmodel.prices import Economics
 from hwmodel.result import Placed, Result, assemble
-from hwmodel.scenario import Scenario
+from hwmodel.scenario import Scenario, loaded
 from hwmodel.stages import executions, stage_counts
 from hwmodel.timeline import schedule
 from hwmodel.timing import Array, device_array, price
@@ -22,11 +22,13 @@ from hwmodel.workload import Workload
 __all__ = ["Result", "again", "run"]
 
 
-def run(scenario: Scenario, *, ideal: bool = False, ranges: bool = True) -> Result:
+def run(scenario: Scenario | str, *, ideal: bool = False, ranges: bool = True) -> Result:
     """Price and schedule one step.
 
     Parameters
     ----------
+    scenario
+        Or its name or path.
     ideal
         The physical floor: efficiencies 1, overheads, latencies and reserves 0, activations on the chip, and
         step = max(FLOP / peak, bytes / bandwidth, link bytes / bandwidth) of the busiest chip.
@@ -38,7 +40,8 @@ def run(scenario: Scenario, *, ideal: bool = False, ranges: bool = True) -> Resu
     InputError
         When the question cannot be priced at all. A plan that does not fit is priced all the same, `feasible` False.
     """
-    return _priced(scenario, lay(scenario), ideal=ideal, ranges=ranges)  # lower, partition, pack
+    question = loaded(scenario)
+    return _priced(question, lay(question), ideal=ideal, ranges=ranges)  # lower, partition, pack
 
 
 def again(

@@ -117,12 +117,31 @@ def load_scenario(name: str, settings: Sequence[str] = ()) -> Scenario:
         Every problem of the file, its chips and its model, each with its place.
     """
     document = yamlfile.load(catalog.find("scenarios", name))
+    if isinstance(document.value, dict) and {"scenario", "feasible", "reasons"} <= document.value.keys():
+        raise InputError(Problem("is an answer that 'hwmodel run --json' saved, no scenario: 'report' and 'compare' take it",
+                                 file=document.file))  # fmt: skip
     return scenario_from(override(document, settings), _stem(name))
 
 
 def load(name: str, *settings: str) -> Scenario:
-    """A scenario by name or path: ``hw.load("h100_llama_70b_decode", "workload.batch=64")``; see `load_scenario`."""
+    """A scenario by name or path: ``hw.load("h100_llama_70b_decode", "workload.batch=64")``; see `load_scenario`.
+
+    Parameters
+    ----------
+    settings
+        ``key.path=value``, units as in the file.
+
+    Raises
+    ------
+    InputError
+        Every problem of the file, its chips, its model and the settings, each with its place.
+    """
     return load_scenario(name, settings)
+
+
+def loaded(asked: Scenario | str) -> Scenario:
+    """A scenario as it is, or the one of that name or path: what answers a question takes either."""
+    return load(asked) if isinstance(asked, str) else asked
 
 
 def from_options(options: Mapping[str, Any], settings: Sequence[str] = ()) -> Scenario:

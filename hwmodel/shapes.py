@@ -230,6 +230,7 @@ _WIRE = (
     "wire: all_reduce min(one-shot, two-shot, in-switch), others (n-1)/n S/B; "
     "plus one latency per phase (kernels/collective.py)"
 )
+_P2P = "wire: S/B, all bytes over the bandwidth that is reached; plus one latency per phase, one way (kernels/collective.py)"
 _EXCHANGED = ("tokens_per_rank", "hidden", "topk", "experts", "ep", "nodes")
 _RANKS = (
     "S = tokens hidden b ep (1 - prod (E - E/ep - i)/(E - i)), the ranks a token reaches; ep/nodes of them on the first link"
@@ -277,5 +278,5 @@ KINDS: dict[str, Kind] = {
         _EXCHANGED, {}, _exchange("expert_combine"),
         f"{_RANKS}; b of dtype: 16-bit sums come back unless dtype says otherwise; {_WIRE}",
     ),
-    **{name: Kind(("chips", "bytes"), {}, _collective(name), _WIRE) for name in OPERATIONS},
+    **{name: Kind(("chips", "bytes"), {}, _collective(name), _P2P if name == "p2p" else _WIRE) for name in OPERATIONS},
 }  # fmt: skip

@@ -51,14 +51,22 @@ class Group:
     held_out: float | None = None
     """Median error that the fit had on rows held out of it; the rows compared here may be among those it rests on."""
     families: tuple[str, ...] = ()
+    spread: float | None = None
+    """From fold to fold of the rows held out: the largest median less the smallest."""
+    held_out_p90: float | None = None
+    """Error that nine in ten of the rows held out stay below."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, errors in per cent."""
         shares = ("q25", "median", "q75", "p90", "bias", "roofline_median")
-        found = {key: value for key, value in vars(self).items() if key not in ("families", "held_out")}
+        found = {
+            key: value for key, value in vars(self).items() if key not in ("families", "held_out", "held_out_p90", "spread")
+        }
         return {key: 100 * value if key in shares else value for key, value in found.items()} | {
             "calibrated": self.calibrated == "chip", "parameters": self.calibrated,
             "held_out_median": None if self.held_out is None else 100 * self.held_out,
+            "held_out_p90": None if self.held_out_p90 is None else 100 * self.held_out_p90,
+            "held_out_fold_spread": None if self.spread is None else 100 * self.spread,
         }  # fmt: skip
 
 
@@ -94,6 +102,8 @@ class _Compared:
     inside: NDArray[np.bool_]
     source: str
     held_out: float | None
+    spread: float | None
+    held_out_p90: float | None
 
 
 def validate(
@@ -116,7 +126,7 @@ def validate(
         When the folder holds no known table or unreadable rows.
     """
     folder = folder or catalog.shipped("measured")
-    _check(folder, ops)
+    _check(folder, ops, device)
     wanted = [op for op in ops if op not in ("e2e", TABLE, "steady")]
     kernels = (wanted or not ops) and any((folder / f"{name}.csv").is_file() for name in FILES)
     skipped: dict[str, int] = {}
@@ -142,7 +152,7 @@ def validate(
     return Validation(tuple(_group(key, found) for key, found in parts.items()), tuple(e2e), skipped, figures, rates)
 
 
-def _check(folder: Path, ops: Sequence[str]) -> None:
+def _check(folder: Path, ops: Sequence[str], device: str) -> None:
     """A folder without any known table and words that name nothing are mistakes, not empty answers."""
     known = ("e2e", "steady", TABLE, *FILES, *dict.fromkeys(name for names in KINDS_IN.values() for name in names))
     problems = [Problem(f"--op {shortened(op)}: no such operation{did_you_mean(op, known)}") for op in ops if op not in known]
@@ -151,6 +161,9 @@ def _check(folder: Path, ops: Sequence[str]) -> None:
         problems.append(Problem("no such folder of measured rows", file=str(folder)))
     elif not any((folder / name).is_file() for name in tables):
         problems.append(Problem(f"holds none of the known tables: {', '.join(tables)}", file=str(folder)))
+    chips = catalog.names("chips")
+    if device and device not in chips:
+        problems.append(Problem(f"--device {shortened(device)}: no such chip{did_you_mean(device, chips)}"))
     if problems:
         raise InputError(problems)
 
@@ -164,7 +177,9 @@ def _compare(rows: Rows, chip: Chip, calibrated: bool, bands: bool) -> _Compared
     low, high = (fit.low, fit.high) if fit is not None else stated_band(rows, chip) if bands else (1.0, 1.0)
     inside = (1 / ratio >= low) & (1 / ratio <= high)
     held_out = fit.held_out.median if fit is not None and fit.held_out is not None else None
-    return _Compared(rows, ratio, roofline(parts, chip) / rows.measured_s, np.asarray(inside), source, held_out)
+    folds = fit.held_out.spread if fit is not None and fit.held_out is not None else None
+    p90 = float(fit.held_out.p90) if fit is not None and fit.held_out is not None else None
+    return _Compared(rows, ratio, roofline(parts, chip) / rows.measured_s, np.asarray(inside), source, held_out, folds, p90)
 
 
 def roofline(parts: Sequence[Part], chip: Chip) -> Array:
@@ -197,12 +212,13 @@ def _group(key: tuple[str, str, str, str], found: Sequence[_Compared]) -> Group:
         float(np.median(np.abs(np.concatenate([part.roofline for part in found]) - 1))),
         next(name for name in ("no", "prior", "chip") if name in sources),
         float(np.mean(np.concatenate([part.inside for part in found]))),
-        _weighted(found), tuple(sorted({part.rows.kind for part in found})),
+        _weighted(found, "held_out"), tuple(sorted({part.rows.kind for part in found})), _weighted(found, "spread"),
+        _weighted(found, "held_out_p90"),
     )  # fmt: skip
 
 
-def _weighted(found: Sequence[_Compared]) -> float | None:
-    known = [(part.held_out, len(part.rows)) for part in found if part.held_out is not None]
+def _weighted(found: Sequence[_Compared], what: str) -> float | None:
+    known = [(getattr(part, what), len(part.rows)) for part in found if getattr(part, what) is not None]
     return sum(error * rows for error, rows in known) / sum(rows for _, rows in known) if known else None
 
 
@@ -215,6 +231,8 @@ class Family:
     median: float
     p90: float
     held_out: float | None
+    held_out_p90: float | None
+    spread: float | None
     roofline: float
     worst: Group
 
@@ -226,15 +244,18 @@ def summary(groups: Sequence[Group]) -> list[Family]:
         found.setdefault(_family(group), []).append(group)
     result = []
     for name, members in found.items():
-        held_out = [group.held_out for group in members if group.held_out is not None]
+        unseen = [_median([getattr(group, key) for group in members]) for key in ("held_out", "held_out_p90", "spread")]
         median, p90, roofline = (
             float(np.median([getattr(group, key) for group in members])) for key in ("median", "p90", "roofline_median")
         )
         worst = max(members, key=lambda group: group.median)
-        result.append(
-            Family(name, len(members), median, p90, float(np.median(held_out)) if held_out else None, roofline, worst)
-        )
+        result.append(Family(name, len(members), median, p90, unseen[0], unseen[1], unseen[2], roofline, worst))
     return result
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
 
 
 def _family(group: Group) -> str:

@@ -140,6 +140,11 @@ def test_c11_the_cache_format_counts_in_every_check(ask: Ask, shared: Path, tmp_
         assert found[kv]["kv_bytes_per_sequence"] == gib * 2**30
         assert found[kv]["kv_dtype"] == kv
     assert found["fp8"]["max_batch"] == pytest.approx(2 * found["bf16"]["max_batch"], abs=1)
+    said = ask(
+        "fit", "--model", "meta-llama--Meta-Llama-3.1-8B", "--chip", "l40s", "--context", "221000", "--kv", "fp8", text=True
+    )
+    assert "the model was made for 131,072 tokens; 221,000 are asked for" in said
+    assert "longest context at batch 1 131,072, all that the model was made for" in said
     wide = {kv: ask("fit", scenario(tmp_path, "meta-llama--Meta-Llama-3.1-8B", shared, "[]", count=1, chip="l40s", batch=8,
                                     context=1000, dtypes={"kv": kv})) for kv in found}  # fmt: skip
     assert wide["fp8"]["max_context"] == pytest.approx(2 * wide["bf16"]["max_context"], rel=0.02)
@@ -226,10 +231,12 @@ def test_c25_each_tier_at_its_own_bandwidth(ask: Ask) -> None:
     """Experts in host memory: 100 % off chip takes longer than 50 % by the bytes over the slow bandwidth."""
     times = [
         ask("run", "rtx4090_mixtral_offload", "--set", f"plan.0.offload.fraction={fraction}", status=None)["step"]["time_s"]
-        for fraction in (0.5, 0.75, 1)
+        for fraction in (0, 0.5, 0.75, 1)
     ]
-    assert times[0] < times[1] < times[2]
-    assert times[2] - times[1] == pytest.approx(times[1] - times[0], rel=0.1)
+    assert times[0] < times[1] < times[2] < times[3]
+    assert times[3] - times[2] == pytest.approx(times[2] - times[1], rel=0.1)
+    stay = ask("run", "rtx4090_mixtral_offload", "--set", "plan=[]", status=None)["step"]["time_s"]
+    assert times[0] == stay  # nothing off the chip
 
 
 def test_c27_heads_that_share_a_cache_read_it_once(ask: Ask, shared: Path, tmp_path: Path) -> None:
@@ -341,7 +348,9 @@ def test_c31_one_latency_and_the_rule_beside_it(ask: Ask, tmp_path: Path) -> Non
     found = ask(*asked)
     assert found["time_s"] == pytest.approx(2e-6)
     assert (found["terms"]["link"], found["terms"]["overhead"]) == pytest.approx((1e-6, 1e-6))
-    assert "plus one latency per phase" in ask(*asked, text=True)
+    said = ask(*asked, text=True)
+    assert "wire: S/B" in said
+    assert "plus one latency per phase" in said
 
 
 RATES = "0.88", "1.47", "1.82"

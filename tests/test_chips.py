@@ -1,6 +1,7 @@
 """Every chip file loads, its numbers have provenance, and they agree with a separate table of public figures."""
 
 import math
+import re
 
 import pytest
 
@@ -278,3 +279,11 @@ def test_devices_without_a_data_sheet_claim_nothing(name: str):
 @pytest.mark.parametrize("path", sorted(shipped("chips").glob("*.yaml")), ids=lambda path: path.stem)
 def test_editor_finds_the_schema(path):
     assert path.read_text().startswith("# yaml-language-server: $schema=../schemas/chip.json\n")
+
+
+def test_short_source_names_are_written_out(chip: Chip):
+    for path, number in chip.numbers():
+        left = set(re.findall(r"\w+", number.source)) & {name for name in chip.sources if "_" in name}
+        assert not left - set(re.findall(r"\w+", " ".join(chip.sources.values()))), f"{path}: {number.source}"
+    if chip.name == "rubin":
+        assert dict(chip.numbers())["peaks.fp8"].source.startswith("https://www.nvidia.com/en-us/data-center/vera-rubin-nvl72/")

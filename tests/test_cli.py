@@ -250,6 +250,9 @@ def test_model_chips_models_and_claims(capsys: pytest.CaptureFixture[str]) -> No
     claims = answer("claims", capsys=capsys)
     assert all(set(claim) >= {"claim", "formula", "inputs", "result", "unit", "agrees", "note"} for claim in claims)
     assert all(claim["agrees"] for claim in claims)
+    said = " ".join(call("claims", capsys=capsys)[1].split())
+    assert "1 ridge of h100_sxm, bf16 295.3 295.34 FLOP/B yes F / BW" in said  # claimed, computed
+    assert "23 tokens per MW over a GB200 35 19.913 x within 17.49 to 92.89" in said  # with its bounds
 
 
 def test_a_shadowed_name_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,6 +268,15 @@ def test_a_shadowed_name_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("args", "words"),
     [
         (("runn",), "did you mean 'run'"),
+        (("run", "h100_llama_70b_decode", "--stack", "vllm"), "--set cluster.pools.POOL.stack=vllm"),
+        (
+            ("explain", "h100_llama_70b_decode", "--op", "ttft"),
+            "explained are step, tpot, throughput, cost, energy",
+        ),
+        (("whatif", "h100_llama_70b_decode", "--least", "gpu.x", "--slo", "tpot=5ms"), "'hwmodel whatif SCENARIO' alone lists"),
+        (("calibrate", "h20", "--stack", "vllm"), "no measured rows of h20, did you mean 'h200_sxm'"),
+        (("calibrate", "cpu", "--stack", "vllm"), "(known: a100_sxm, b200_sxm, gb200, h100_sxm, h200_sxm, l40s)"),
+        (("calibrate", "h100_sxm", "--stack", "vlm"), "did you mean 'vllm'?; it was measured under custom_sglang"),
         (("run",), "--model and --chip"),
         (("run", "h100_llama_70b_decod"), "did you mean 'h100_llama_70b_decode'"),
         (("run", "h100_llama_70b_decode", "--batch", "3"), "use --set"),

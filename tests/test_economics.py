@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,8 @@ def test_the_input_may_be_taken_in_elsewhere() -> None:
         offer(load_scenario("h100_llama_70b_prefill"))
     with pytest.raises(InputError, match="prefill step"):
         offer(load_scenario(ALONE), load_scenario(ALONE))
+    with pytest.raises(InputError, match=r"prefills llama-3\.1-70b; .* decodes deepseek-v3"):
+        offer(load_scenario(ALONE), load_scenario("h100_llama_70b_prefill"))
 
 
 @pytest.mark.parametrize(
@@ -307,3 +310,23 @@ def test_rows_of_pools_are_plain() -> None:
     found = asked(AFD).to_dict()["cost"]
     assert json.loads(json.dumps(found)) == json.loads(json.dumps(found))
     assert {*found["pools"][0]} == {*PoolCost.__dataclass_fields__}
+
+
+def test_a_cache_dearer_than_computing_again_says_for_how_long_it_pays() -> None:
+    """Read + keep x time = compute again: at that time a cached token costs what a new one does."""
+    asked_for = "h100_llama_70b_decode"
+    kinds = {row.kind: row for row in offer(load_scenario(asked_for)).tokens}
+    assert kinds["cached input"].usd_per_million > kinds["input"].usd_per_million
+    said = re.search(r"dearer than computing it again .*: worth keeping for up to ([\d.]+) s", kinds["cached input"].how)
+    assert said is not None
+    at = offer(load_scenario(asked_for, [f"economics.session.keep={said[1]} s"]))
+    kept = {row.kind: row for row in at.tokens}
+    assert kept["cached input"].usd_per_million == pytest.approx(kept["input"].usd_per_million, rel=0.02)
+    cheap = {row.kind: row for row in offer(load_scenario("rubin_deepseek_v3")).tokens}
+    assert "computing it again" not in cheap["cached input"].how
+
+
+@pytest.mark.parametrize(("text", "hours"), [("4 years", 4 * 8760), ("4 year", 4 * 8760), ("2 days", 48), ("3 hours", 3)])
+def test_a_life_may_be_said_in_plain_words(text: str, hours: float) -> None:
+    economics = load_scenario("h100_llama_70b_decode", [f"economics.life={text}"]).economics
+    assert float(economics.life_s) == pytest.approx(hours * 3600)

@@ -63,6 +63,8 @@ def test_formulas_give_the_results_they_explain(name: str, ideal: bool) -> None:
 def test_explained_values_are_those_of_the_answer(name: str, ideal: bool) -> None:
     result, by_name = priced(name, ideal), {each.of: each for each in explained(name, ideal)}
     assert by_name["step"].value == result.step.time_s
+    for latency, value in (("ttft", result.step.ttft_s), ("tpot", result.step.tpot_s)):
+        assert (by_name[latency].value if latency in by_name else None) == value
     for row in result.ops:
         assert by_name[row.op].value == row.time_s
     if result.cost:
@@ -188,3 +190,17 @@ def test_names_of_files_are_only_text(tmp_path: Path, capsys: pytest.CaptureFixt
         main(["explain", str(scenario)])
     assert left.value.code == 0
     assert "[bold]x[/b]" in capsys.readouterr().out
+
+
+def test_a_saved_answer_is_no_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence, and not an error for every key of the answer."""
+    with pytest.raises(SystemExit):
+        main(["run", "h100_llama_70b_decode", "--json"])
+    path = tmp_path / "answer.json"
+    path.write_text(capsys.readouterr().out)
+    with pytest.raises(SystemExit) as left:
+        main(["explain", str(path)])
+    said = capsys.readouterr().err
+    assert left.value.code == 2
+    assert said.count("error:") == 1
+    assert "is an answer that 'hwmodel run --json' saved, no scenario: 'report' and 'compare' take it" in said

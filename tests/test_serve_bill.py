@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from serving_cases import fleet, proportional, requests, steady
 
+from hwmodel.cli import main
 from hwmodel.kernels import serving_columns as c
 from hwmodel.run import run as run_step
 from hwmodel.serve.engine import Fleet, Group, simulate
@@ -15,7 +16,7 @@ from hwmodel.serve.metrics import makespan_s, queue_s
 from hwmodel.serve.result import to_dict
 from hwmodel.serve.schedulers import Scheduler
 from hwmodel.serve.simulate import answer, load_service, requests_of
-from hwmodel.serve.spending import rates, spent
+from hwmodel.serve.spending import NOTHING, Stages, prompt_shares, rates, spent
 from hwmodel.serve.theory import checks, little, wait_s
 
 FEW = ["serving.trace.requests=150"]
@@ -46,6 +47,37 @@ def test_joules_are_those_of_working_and_idle_chips() -> None:
     assert told["cost"]["watts"] == pytest.approx(wanted / span)
     assert idle < told["cost"]["watts"] < float(scenario.cluster.pools[0].chip.power.tdp_watts or 0)
     assert told["cost"]["joules_per_output_token"] == pytest.approx(wanted / int(found.run.requests.output.sum()))
+
+
+def test_stages_are_paid_for_by_their_own_tokens() -> None:
+    """Cases C39 and C40: 8 x 900 W prefill 1e6 tokens, 8 x 700 W decode 2e5 in 100 s; 24 USD/h over 8,000 + 2,000 tokens/s."""
+    made = Stages().plus(NOTHING, (8 * 900 * 100, 0.0, 0.0), prompt_shares("prefill", 100.0, 100.0))
+    rows = made.plus(NOTHING, (0.0, 8 * 700 * 100, 0.0), prompt_shares("decode", 0.0, 100.0)).rows(10**6, 2 * 10**5, known=True)
+    assert [row["joules_per_token"] for row in rows] == pytest.approx([0.72, 2.80, 1.0667], rel=1e-4)
+    hour = (
+        Stages().plus((24.0, 0.0, 0.0), NOTHING, prompt_shares("mixed", 1.0, 2.0)).rows(8000 * 3600, 2000 * 3600, known=False)
+    )
+    assert [row["usd_per_million"] for row in hour] == pytest.approx([0.8333, 0.0, 0.6667], rel=1e-3)
+    assert [row["joules_per_token"] for row in hour] == [None, None, None]
+
+
+@pytest.mark.parametrize("name", ["w1_llama_8b_h100", "h100_1p1d_llama_8b", "rubin_dram_ssd_agents"])
+def test_stages_add_up_to_the_service(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """On one pool or two, with rented memory below: what input and output tokens cost apart is the whole bill."""
+    service = load_service(name)
+    found = answer(service, requests_of(service))
+    told, hours = to_dict(found)["cost"], makespan_s(found.run) / 3600
+    first, second, every = told["stages"]
+    assert first["usd"] + second["usd"] == pytest.approx(every["usd"]) == pytest.approx(told["usd_per_hour"] * hours)
+    assert first["joules"] + second["joules"] == pytest.approx(every["joules"]) == pytest.approx(told["joules"])
+    assert 0 < first["joules_per_token"] < every["joules_per_token"] < second["joules_per_token"]
+    assert second["usd_per_million"] < told["usd_per_million_output_tokens"]
+    assert second["count"] == int(found.run.requests.output.sum())
+    assert first["count"] == int(found.run.requests.prompt.sum())
+    with pytest.raises(SystemExit):
+        main(["simulate", name])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "if these carry all of it by stage: input tokens" in said
 
 
 def test_a_scenario_that_buys_its_chips_pays_their_price() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hwmodel.calibration import load_calibration
+from hwmodel.cli import main
 from hwmodel.served.compare import end_to_end, groups, summary, tables
 from hwmodel.served.engines import decode_point, engine
 from hwmodel.served.fitting import held_out
@@ -216,6 +219,14 @@ def test_validate_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> Non
         "op", "device", "stack", "dtype", "rows", "q25", "median", "q75", "p90", "bias", "roofline_median",
         "calibrated", "inside_80",
     }  # fmt: skip
+    group = next(group for group in groups if (group["stack"], group["dtype"]) == ("vllm", "bfloat16"))
+    fit = next(fit for fit in load_calibration("h100_sxm.vllm").fits if (fit.op, fit.dtype) == ("gemm", "bf16"))
+    assert fit.held_out is not None
+    each = [float(text) for text in fit.held_out.folds.split()]
+    assert len(each) == 5
+    assert group["held_out_median"] == pytest.approx(100 * fit.held_out.median)
+    assert group["held_out_p90"] == pytest.approx(100 * fit.held_out.p90)
+    assert group["held_out_fold_spread"] == pytest.approx(100 * (max(each) - min(each)))
     cli.main(["validate", "--op", "e2e", "--device", "b200_sxm", "--json"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)
     assert not found["groups"]
@@ -223,11 +234,42 @@ def test_validate_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> Non
                                       "ttft_median", "ttft_p90", "skipped"}  # fmt: skip
 
 
+def test_rows_of_deepseek_say_which_setting_of_drafting_fits() -> None:
+    from dataclasses import replace
+
+    from hwmodel.report.accuracy import drafting
+
+    one = replace(next(each for each in end_to_end(SHIPPED) if "DeepSeek" not in each.model), rows=30)
+    made = [replace(one, model="deepseek-ai/DeepSeek-R1", device="b", stack="s", precision="fp8", tpot_bias=bias, mode=mode)
+            for bias, mode in ((1.06, "twice"), (0.1, "near"), (-0.6, "slow"))]  # fmt: skip
+    head, *lines = drafting([one, *made])
+    assert "is not recorded" in head
+    assert lines == ["  neither: slower than steps without it: DeepSeek-R1 b s fp8 slow", "  off: DeepSeek-R1 b s fp8 near",
+                     "  on, some 2.1 tokens a step: DeepSeek-R1 b s fp8 twice"]  # fmt: skip
+    assert drafting([one]) == []
+
+
+def test_no_number_of_a_table_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of stacks are long: they go on in the next line, so that every error can be read."""
+    with pytest.raises(SystemExit):
+        main(["validate", "--op", "all_reduce", "--device", "b200_sxm"])
+    said = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert "custom_sglang_SGLang_CustomAllReduce_graph" in said
+    row = next(line for line in said.splitlines() if line.startswith("all_reduce b200_sxm nccl half"))
+    assert len(re.findall(r"[-+]?\d+\.\d", row.partition("half")[2])) == 8
+    with pytest.raises(SystemExit):
+        main(["chips", "h100_sxm"])
+    said = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--op", "gem"], "did you mean 'gemm'"),
         (["--measured", "nowhere"], "no such folder"),
+        (["--device", "h100"], "--device h100: no such chip, did you mean 'h100_sxm'"),
         (["--measured", "."], "holds none of the known tables"),
     ],
 )
@@ -251,3 +293,23 @@ def test_calibrate_few_rows_from_the_command_line(tmp_path: Path, capsys: pytest
     )
     assert "only 5 rows" in capsys.readouterr().out.replace("\n", " ")
     assert "op: gemm" in out.read_text()
+
+
+def test_calibrate_a_chip_of_ones_own_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a chip without a file are no empty calibration; its file may be named, and its calibration is then found."""
+    from hwmodel.cli import cli
+
+    monkeypatch.chdir(tmp_path)
+    table = (SHIPPED / "gemm.csv").read_text().splitlines()
+    own = [line.replace("h100_sxm,vllm", "my_chip,mine") for line in table if line.startswith("h100_sxm,vllm,")]
+    Path("rows").mkdir()
+    Path("rows/gemm.csv").write_text("\n".join([table[0], *own]) + "\n")
+    Path("my_chip.yaml").write_text("extends: h100_sxm\n")
+    rest = ["--stack", "mine", "--measured", "rows", "--out", "chips/calibrations/my_chip.mine.yaml"]
+    with pytest.raises(InputError, match=r"no chip named 'my_chip' in chips/.*'hwmodel calibrate ./my_chip.yaml'"):
+        cli.main(["calibrate", "my_chip", *rest], standalone_mode=False)
+    assert not Path("chips").exists()
+    cli.main(["calibrate", "./my_chip.yaml", *rest], standalone_mode=False)
+    fits = load_calibration("my_chip.mine").fits
+    assert {(fit.op, fit.dtype) for fit in fits} >= {("gemm", "bf16"), ("gemm", "fp8")}
+    assert all(fit.rows == 5 for fit in fits)

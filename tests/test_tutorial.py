@@ -66,6 +66,39 @@ def test_every_answer_is_frozen_plain_and_shown() -> None:
             setattr(answer, next(iter(vars(answer))), None)
 
 
+def test_a_name_stands_for_its_scenario() -> None:
+    name, tiered = "h100_llama_70b_decode", "q07_memory_tiers"
+    scenario = hw.load(name)
+    assert hw.run(name).to_dict() == hw.run(scenario).to_dict()
+    assert hw.fit(name) == hw.fit(scenario)
+    assert hw.offer(name).to_dict() == hw.offer(scenario).to_dict()
+    assert hw.explain(name, "cost").to_dict() == hw.explain(hw.run(scenario), "cost").to_dict()
+    assert hw.whatif(name).tpot_s == hw.whatif(scenario).tpot_s
+    assert hw.optimize(name).to_dict() == hw.optimize(scenario).to_dict()
+    assert hw.tiers(tiered).to_dict() == hw.tiers(hw.load(tiered)).to_dict()
+    assert hw.compare([name, scenario]).rows[0]["tokens_per_s"] == hw.run(name).step.tokens_per_s
+    with pytest.raises(hw.InputError, match="did you mean 'h100_llama_70b_decode'"):
+        hw.run("h100_llama_70b_decod")
+
+
+def test_a_sweep_and_a_simulation_are_drawn_as_a_run_is(tmp_path: Path) -> None:
+    swept = hw.sweep("h100_llama_70b_decode", {"workload.batch": [1, 8, 64], "workload.context": [2048, 8192]})
+    service = hw.simulate("w1_llama_8b_h100", ["serving.trace.requests=50"])
+    drawn = [hw.plot("h100_llama_70b_decode", "memory", tmp_path / "memory.svg")]
+    drawn += [hw.plot(swept, kind, tmp_path / f"{kind}.svg") for kind in ("pareto", "heatmap")]
+    drawn += [hw.plot(service, kind, tmp_path / f"{kind}.svg") for kind in ("over_time", "percentiles")]
+    assert all(b"</svg>" in path.read_bytes() for path in drawn)
+    for answer, near in ((swept, "pareto"), (service, "over_time")):
+        with pytest.raises(hw.InputError, match=f"unknown kind of plot 'roofline' .known: .*{near}"):
+            hw.plot(answer, "roofline", tmp_path / "x.svg")
+
+
+def test_columns_of_a_sweep_cannot_be_written_to() -> None:
+    swept = hw.sweep("h100_llama_70b_decode", {"workload.batch": [1, 8]})
+    with pytest.raises(ValueError, match="read-only"):
+        swept.numbers["tpot_s"][0] = 0.0
+
+
 def test_every_public_name_is_there_and_said_what_it_does() -> None:
     for name in hw.__all__:
         assert name in dir(hw)

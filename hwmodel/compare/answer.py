@@ -14,8 +14,8 @@ from hwmodel.compare.along import Along
 from hwmodel.compare.curve import Curve, Sampled, planned
 from hwmodel.result import Result
 from hwmodel.run import run
-from hwmodel.scenario import Scenario
-from hwmodel.sweep.read import Points
+from hwmodel.scenario import Scenario, loaded
+from hwmodel.sweep.read import Points, is_points
 
 Asked = Scenario | Mapping[str, Any] | Path | str
 
@@ -50,8 +50,8 @@ def compare(asked: Sequence[Asked], over: Sequence[Along] = ()) -> Comparison:
     Parameters
     ----------
     asked
-        Scenarios; answers as ``hwmodel run --json`` saved them, which have no curve, so no crossing; paths of files of points
-        as ``hwmodel sweep --out`` writes them.
+        Scenarios, or their names; answers as ``hwmodel run --json`` saved them, which have no curve, so no crossing; paths of
+        files of points as ``hwmodel sweep --out`` writes them.
     over
         What `hwmodel.compare.along.along` found; in place of the curves over batches.
 
@@ -60,6 +60,7 @@ def compare(asked: Sequence[Asked], over: Sequence[Along] = ()) -> Comparison:
     InputError
         For a file that is none of points.
     """
+    asked = [loaded(each) if isinstance(each, str) and not is_points(each) else each for each in asked]
     files = _files(asked)
     steps = {n: run(each) for n, each in enumerate(asked) if isinstance(each, Scenario)}
     plain = _told_apart(_row(each, steps.get(n), files.get(n)) for n, each in enumerate(asked))

@@ -7,7 +7,8 @@ from hwmodel.explain.lanes import link_formula, link_name, pool_formula, pool_na
 from hwmodel.explain.ops import op_formula
 from hwmodel.explain.sheet import Explanation, Sheet, Term
 from hwmodel.explain.totals import TOTALS, layer_formula, memory_formula
-from hwmodel.run import Result
+from hwmodel.run import Result, run
+from hwmodel.scenario import Scenario
 from hwmodel.spec.errors import InputError, did_you_mean, shortened
 
 __all__ = ["Explanation", "Term", "explain", "explain_all", "names"]
@@ -23,13 +24,15 @@ def names(result: Result) -> list[str]:
     return [*totals, *needed_bytes(result), *lanes, *segments, *(op.name for op in result.placed.table.ops)]
 
 
-def explain(result: Result, of: str = "step") -> Explanation:
+def explain(result: Result | Scenario | str, of: str = "step") -> Explanation:
     """Explain one number.
 
     Parameters
     ----------
+    result
+        Or a scenario, its name or path, which is run.
     of
-        ``step``, ``tpot``, ``throughput``, ``cost``, ``energy``, ``memory:POOL:TIER``, ``pool:POOL`` (how busy),
+        ``step``, ``ttft``, ``tpot``, ``throughput``, ``cost``, ``energy``, ``memory:POOL:TIER``, ``pool:POOL`` (how busy),
         ``link:POOL>POOL`` (how long its bytes take), a layer or an op by name (of equal ops of several layer kinds, the first
         that goes by the short name).
 
@@ -38,12 +41,16 @@ def explain(result: Result, of: str = "step") -> Explanation:
     InputError
         For a name that the answer does not have, with the nearest one.
     """
+    result = result if isinstance(result, Result) else run(result)
     known = names(result)
     name = next((each for each in known if each == of), None)
     name = name or next((each for each in known if each.partition(".")[2] == of), None)
     name = name or next((s.name for s in result.placed.graph.segments if s.kind == of), None)
     if name is None:
-        raise InputError(f"nothing of {result.scenario} is called '{shortened(of)}'{did_you_mean(of, known)}")
+        totals = ", ".join(each for each in known if each in TOTALS or ":" in each)
+        near = did_you_mean(of, known)
+        every = "" if "did you mean" in near else f"; explained are {totals}, and every layer and op that 'hwmodel run' names"
+        raise InputError(f"nothing of {result.scenario} is called '{shortened(of)}'{near or every}")
     return _one(result, name, elasticities(result, _values)[name])
 
 
@@ -93,6 +100,8 @@ def _values(result: Result) -> dict[str, float]:
     """Every explainable number of a result."""
     step, spent = result.step, result.cost
     found = {"step": step.time_s, "throughput": step.tokens_per_s, **needed_bytes(result)}
+    if step.ttft_s is not None:
+        found["ttft"] = step.ttft_s
     if step.tpot_s is not None:
         found["tpot"] = step.tpot_s
     if spent is not None:

@@ -79,9 +79,8 @@ class Sheet:
     def chip(self, symbol: str, chip: Chip, path: str) -> str:
         """Write a number of a chip by its path, with its provenance."""
         number = dict(chip.numbers())[path]
-        said = chip.sources.get(number.source, number.source)
         return self.add(
-            symbol, float(number), UNITS[chip.dimension(path)], f"{chip.name}.{path}: {said}", number.status or "given"
+            symbol, float(number), UNITS[chip.dimension(path)], f"{chip.name}.{path}: {number.source}", number.status or "given"
         )
 
     def replace(self, other: Sheet) -> None:

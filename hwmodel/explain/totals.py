@@ -61,6 +61,14 @@ def step_formula(result: Result, sheet: Sheet) -> Formula:
     return f"step = {total(names)}", value, "s", note
 
 
+def ttft_formula(result: Result, sheet: Sheet) -> Formula | None:
+    """Time to first token, of a step that prefills."""
+    if result.step.ttft_s is None:
+        return None
+    step = sheet.add("step", result.step.time_s, "s", "hwmodel explain --op step")
+    return f"ttft = {step}", result.step.ttft_s, "s", "prompts alone, none waiting; 'hwmodel simulate' has the queue"
+
+
 def tpot_formula(result: Result, sheet: Sheet) -> Formula | None:
     """Time per output token."""
     if result.step.tpot_s is None:
@@ -172,6 +180,7 @@ def energy_formula(result: Result, sheet: Sheet) -> Formula | None:
 
 Maker = Callable[[Result, Sheet], Formula | None]
 TOTALS: dict[str, Maker] = {
-    "step": step_formula, "tpot": tpot_formula, "throughput": rate_formula, "cost": cost_formula, "energy": energy_formula,
+    "step": step_formula, "ttft": ttft_formula, "tpot": tpot_formula, "throughput": rate_formula, "cost": cost_formula,
+    "energy": energy_formula,
 }  # fmt: skip
 """By the name that ``--op`` takes; memory is ``memory:POOL:TIER``."""

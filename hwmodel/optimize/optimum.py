@@ -21,7 +21,7 @@ from hwmodel.optimize.search import Best, Line, best, lines
 from hwmodel.optimize.space import Choice, choices
 from hwmodel.result import Result
 from hwmodel.run import run
-from hwmodel.scenario import Scenario
+from hwmodel.scenario import Scenario, loaded
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.units import show
 
@@ -160,11 +160,13 @@ def natural(objective: str, value: float) -> float:
     return 1 / value if objective == "joules_per_token" else value
 
 
-def optimize(scenario: Scenario, goal: Goal | None = None, tpots: Sequence[float] = ()) -> Optimum:
+def optimize(scenario: Scenario | str, goal: Goal | None = None, tpots: Sequence[float] = ()) -> Optimum:
     """The best plan for a scenario's model, workload and chips.
 
     Parameters
     ----------
+    scenario
+        Or its name or path.
     goal
         The scenario's own when None.
     tpots
@@ -175,6 +177,7 @@ def optimize(scenario: Scenario, goal: Goal | None = None, tpots: Sequence[float
     InputError
         When the objective needs prices or powers that no chip states.
     """
+    scenario = loaded(scenario)
     goal = goal or scenario.goal
     _check_known(scenario, goal)
     floor = max(goal.min_batch, scenario.workload.batch if goal.objective in ("tpot", "chips") else 1)

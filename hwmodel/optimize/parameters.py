@@ -125,5 +125,6 @@ def parameter(cluster: Cluster, path: str) -> Parameter:
         if one.chip is not None:
             names |= {f"{pool}.{one.field}": one for pool in one.pools if f"{pool}.{one.field}" not in names}
     if path not in names:
-        raise InputError(f"no number '{path[:80]}' of a chip or link{did_you_mean(path, names)}")
+        near = did_you_mean(path, names) or "; 'hwmodel whatif SCENARIO' alone lists them"
+        raise InputError(f"no number '{path[:80]}' of a chip or link{near}")
     return names[path]

@@ -14,7 +14,7 @@ from hwmodel.partition import Strategy
 from hwmodel.partition.keep import ROLES
 from hwmodel.placing import place
 from hwmodel.run import Result, run
-from hwmodel.scenario import Scenario
+from hwmodel.scenario import Scenario, loaded
 from hwmodel.spec.errors import InputError
 
 COLD = (0.0, 0.25, 0.5, 0.75, 0.875, 1.0)
@@ -63,18 +63,19 @@ class TierPlan(Answered):
         }  # fmt: skip
 
 
-def tiers(scenario: Scenario) -> TierPlan:
+def tiers(scenario: Scenario | str) -> TierPlan:
     """The quickest way to keep a scenario's tensors in the tiers of its first pool's chips, its plan and batch as they are.
 
     Weights of attention, of dense and shared feed-forward parts, of embeddings, the caches, and the experts (the share of
     them chosen least) each go to one tier. Every combination is looked at; those that move more than one that fits are no
-    quicker, since tiers are listed fastest first, and are not priced.
+    quicker, since tiers are listed fastest first, and are not priced. A name or path stands for its scenario.
 
     Raises
     ------
     InputError
         When the chip has one tier only.
     """
+    scenario = loaded(scenario)
     chip = scenario.cluster.pools[0].chip
     names = [tier.tier for tier in chip.memory if not tier.cache]
     if len(names) < 2:

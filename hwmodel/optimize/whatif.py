@@ -14,7 +14,7 @@ from hwmodel.hardware import Cluster
 from hwmodel.kernels import columns as c
 from hwmodel.optimize.fixed import Fixed
 from hwmodel.optimize.parameters import WITHOUT_LIMIT, Parameter, parameters
-from hwmodel.scenario import Scenario
+from hwmodel.scenario import Scenario, loaded
 
 STEP = 0.01
 """Relative step of the central differences."""
@@ -87,8 +87,15 @@ class WhatIf(Answered):
         }  # fmt: skip
 
 
-def whatif(scenario: Scenario, most: int = 6) -> WhatIf:
-    """Elasticities of a scenario's plan, and what binds next when the `most` strongest numbers are relieved."""
+def whatif(scenario: Scenario | str, most: int = 6) -> WhatIf:
+    """Elasticities of a scenario's plan, and what binds next when the `most` strongest numbers are relieved.
+
+    Parameters
+    ----------
+    scenario
+        Or its name or path.
+    """
+    scenario = loaded(scenario)
     plan = Fixed(scenario)
     base = plan.base
     rows = elasticities(plan)

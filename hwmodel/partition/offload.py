@@ -30,8 +30,8 @@ class Offload(Strategy):
     """Memory tier of the same chip that keeps them."""
     mode: Literal["stream", "compute"] = "stream"
     """Bring the weights to the fast chip, or the activations to the weights."""
-    fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the experts of every layer that is kept outside."""
+    fraction: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Share of the experts of every layer that is kept outside; with 0 all stay where they are."""
     pool: str = ""
     """Pool whose experts they are; the first when empty."""
     prefetch: bool = False
@@ -49,12 +49,14 @@ class Offload(Strategy):
         if not any(op.experts for op in graph.ops(on(home))):
             graph.reasons.append(f"offload: the model has no routed experts on pool {home} to keep outside")
             return
-        outside = _split(graph, home, self.fraction)
+        outside = _split(graph, home, self.fraction) if self.fraction else set()
         if self.tier:
             cluster.pool(home).chip.tier(self.tier)
             graph.each(lambda op: op.name in outside, lambda op: replace(op, tier=self.tier))
             return
         pool = cluster.pool(self.to).name
+        if not outside:
+            return
         if self.mode == "compute":
             topk = max((op.experts.topk for op in graph.ops() if op.experts), default=1.0)
             move(graph, cluster, lambda op: op.name in outside, pool, topk * self.fraction if graph.sent_to_experts else 1.0)

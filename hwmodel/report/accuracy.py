@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hwmodel.calibration import Calibration
+from hwmodel.claims.rows import Claim
 from hwmodel.measured import FILES
 from hwmodel.published import FAR, LAYER, Figure, Published
 from hwmodel.report.tables import table
@@ -80,6 +81,18 @@ def short(found: Validation, plain: Validation) -> RenderableType:
     return Lines(_summary(found.groups, beside), *_left_out(found))
 
 
+def claimed(found: Sequence[Claim]) -> RenderableType:
+    """Every claim's printed figure beside what this program computes, and what is known of those that are bounded."""
+    said = {True: "yes", False: "NO"}
+    rows = [
+        (c.number, c.claim, f"{c.expected:.6g}", f"{c.result:.5g} {c.unit}",
+         f"within {c.inputs['low']:.4g} to {c.inputs['high']:.4g}" if c.agrees and "low" in c.inputs else said[c.agrees],
+         c.formula) for c in found
+    ]  # fmt: skip
+    notes = [Text(f"\n{c.number}: {c.claim}: {c.note}") for c in found if "low" in c.inputs]
+    return Lines(table("", ("#", "claim", "claimed", "computed", "agrees", "formula"), rows, 6), *notes)
+
+
 def served(found: Sequence[EndToEnd]) -> RenderableType:
     """Errors end to end, and their medians over the groups."""
     rows = [
@@ -100,7 +113,21 @@ def served(found: Sequence[EndToEnd]) -> RenderableType:
              f"TTFT median {_pct(ttft)} %, worst {_pct(most)} %")
         for name, (count, tpot, worst, ttft, most) in summary_of_served(found).items()
     ]  # fmt: skip
-    return Lines(table("error end to end, %", columns, rows), *medians, *lines)
+    return Lines(table("error end to end, %", columns, rows), *medians, *map(Text, drafting(found)), *lines)
+
+
+def drafting(found: Sequence[EndToEnd]) -> list[str]:
+    """Which setting fits the rows of DeepSeek, which say nothing of multi-token prediction; steps are priced without it."""
+    fits: dict[str, list[str]] = {}
+    for g in found:
+        if "DeepSeek" in g.model and g.rows:
+            many = f"on, some {1 + g.tpot_bias:.1f} tokens a step" if g.tpot_bias > WIDE else "off"
+            setting = many if g.tpot_bias >= -WIDE else "neither: slower than steps without it"
+            fits.setdefault(setting, []).append(
+                f"{g.model.rpartition('/')[2]} {g.device} {g.stack} {g.precision or '-'} {g.mode}"
+            )
+    head = "DeepSeek: whether tokens were drafted (multi-token prediction) is not recorded; which setting fits the median row:"
+    return [head, *(f"  {setting}: {', '.join(names)}" for setting, names in sorted(fits.items()))] if fits else []
 
 
 def systems(found: Published) -> RenderableType:
@@ -166,20 +193,32 @@ def _groups(groups: tuple[Group, ...]) -> RenderableType:
         "fit",
         "inside",
     )
-    return table("error of the predicted time, |predicted / measured - 1|, %", columns, rows)
+    return table("error of the predicted time, |predicted / measured - 1|, %", columns, rows, fold=True)
 
 
 def _summary(groups: tuple[Group, ...], beside: Mapping[str, float] | None = None) -> RenderableType:
     rows = []
     for f in summary(groups):
         plain = () if beside is None else (_pct(beside[f.name]),)
-        held_out = "-" if f.held_out is None else _pct(f.held_out)
+        held_out, far, spread = ("-" if value is None else _pct(value) for value in (f.held_out, f.held_out_p90, f.spread))
+        held_out += f" / {far}" if f.held_out_p90 is not None else ""
         where = f"{f.worst.device} {f.worst.stack} {f.worst.dtype}"
         rows.append(
-            (f.name, f.groups, _pct(f.median), _pct(f.p90), held_out, *plain, _pct(f.roofline), _pct(f.worst.median), where)
+            (
+                f.name,
+                f.groups,
+                _pct(f.median),
+                _pct(f.p90),
+                held_out,
+                spread,
+                *plain,
+                _pct(f.roofline),
+                _pct(f.worst.median),
+                where,
+            )
         )
     extra = () if beside is None else ("uncalibrated",)
-    columns = ("operation", "groups", "median", "p90", "held out", *extra, "roofline", "worst", "in")
+    columns = ("operation", "groups", "median", "p90", "held out", "folds", *extra, "roofline", "worst", "in")
     return table("medians over the groups of the error of the predicted time, %", columns, rows)
 
 

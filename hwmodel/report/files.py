@@ -57,32 +57,28 @@ def chip_dict(chip: Chip) -> dict[str, Any]:
         "name": chip.name,
         "title": chip.title,
         "kind": chip.kind,
-        "peaks": {name: _number(value, chip) for name, value in chip.peaks.by_dtype().items()},
-        "memory": [_plain(tier, chip) for tier in chip.memory],
-        "links": [_plain(link, chip) for link in chip.links],
-        "execution": _plain(chip.execution, chip),
-        "efficiency": _plain(chip.efficiency, chip),
-        "power": _plain(chip.power, chip),
-        "price": _plain(chip.price, chip),
+        "peaks": {name: _number(value) for name, value in chip.peaks.by_dtype().items()},
+        "memory": [_plain(tier) for tier in chip.memory],
+        "links": [_plain(link) for link in chip.links],
+        "execution": _plain(chip.execution),
+        "efficiency": _plain(chip.efficiency),
+        "power": _plain(chip.power),
+        "price": _plain(chip.price),
         "unpublished": list(chip.unpublished),
     }
 
 
-def _plain(spec: Any, chip: Chip) -> dict[str, Any]:
+def _plain(spec: Any) -> dict[str, Any]:
     """Fields of a block by their SI names; empty ones and inherited provenance left out."""
     found: dict[str, Any] = {}
     for name in type(spec).model_fields:
         value = getattr(spec, name)
         if value is None or name in ("source", "status"):
             continue
-        found[name] = _number(value, chip) if isinstance(value, Number) else value
+        found[name] = _number(value) if isinstance(value, Number) else value
     return found
 
 
-def _number(number: Number, chip: Chip) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "value": float(number),
-        "status": number.status,
-        "source": chip.sources.get(number.source, number.source),
-    }
+def _number(number: Number) -> dict[str, Any]:
+    found: dict[str, Any] = {"value": float(number), "status": number.status, "source": number.source}
     return {**found, "low": number.low, "high": number.high} if number.ranged else found

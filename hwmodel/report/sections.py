@@ -55,7 +55,7 @@ def verdict(page: Page) -> str:
         around = f"{seconds(step['time_low_s'])} to {seconds(step['time_high_s'])}"
     tiles = [tile("time per output token (TPOT)", seconds(step["tpot_s"]), around, led("tpot"))] if "tpot_s" in step else []
     if "ttft_s" in step:
-        tiles.append(tile("time to first token (TTFT)", seconds(step["ttft_s"]), around, led("step")))
+        tiles.append(tile("time to first token (TTFT)", seconds(step["ttft_s"]), around, led("ttft")))
     tiles.append(tile("tokens/s of one user", number(step["tokens_per_s_per_user"]), "interactivity", led("tpot")))
     each = f"{number(step['tokens_per_s_per_chip'])} per chip"
     tiles.append(tile("tokens/s, all users", number(step["tokens_per_s"]), each, led("throughput")))

@@ -126,7 +126,8 @@ def _totals(found: dict[str, Any]) -> RenderableType:
     if spent := found["cost"]:
         told = f"{spent['usd_per_million_output_tokens']:.3g} USD per million output tokens"
         joules = spent["joules_per_output_token"]
-        lines.append(("cost", told + (f", {joules:.3g} J per output token" if joules else "")))
+        lines.append(("cost", told + (f", {joules:.3g} J per output token" if joules else "") + ", if these carry all of it"))
+        lines += [("", "by stage: " + "; ".join(map(_stage, spent["stages"])))]
     lines += [
         ("" if i else "theory", _check(one)) for i, one in enumerate(c for c in found["checks"] if c["relation"] != "at least")
     ]
@@ -135,6 +136,13 @@ def _totals(found: dict[str, Any]) -> RenderableType:
         for item in found["step_times"]
     ]
     return table("", ("", ""), [*lines, *(("step times", text) for text in steps)], 2)
+
+
+def _stage(row: dict[str, Any]) -> str:
+    """Prefill over input tokens, decode over output tokens, both over all."""
+    usd, joules = row["usd_per_million"], row["joules_per_token"]
+    told = f"{row['tokens']} tokens " + ("-" if usd is None else f"{usd:.3g} USD/Mtok")
+    return told + ("" if joules is None else f", {joules:.3g} J")
 
 
 def _check(one: dict[str, Any]) -> str:

@@ -59,6 +59,12 @@ def _picture(name: str, data: bytes) -> str:
     return f'<h3>{escape(name)}</h3><img alt="{escape(name)}" style="max-width:100%" src="data:image/png;base64,{code}">'
 
 
+def _apart(stages: Mapping[str, Data], key: str, first: str) -> str:
+    """What input tokens cost by themselves, and output tokens; of answers that were saved with it."""
+    parts = [f"{name} apart {float(stages[name][key]):.3g}" for name in ("input", "output") if stages.get(name, {}).get(key)]
+    return "; ".join([first, *parts]) if parts else ""
+
+
 def _answer(found: Data) -> str:
     """How many were served, how well, for how much."""
     count, good = found["requests"], found["goodput"]
@@ -69,9 +75,12 @@ def _answer(found: Data) -> str:
               for name, key in ROWS[:2] if found[key]]  # fmt: skip
     tiles.append(tile("output tokens/s", number(found["output_tokens_per_s"])))
     if spent := found["cost"]:
-        tiles.append(tile("USD per Mtok output", f"{float(spent['usd_per_million_output_tokens']):.3g}"))
+        stages = {str(row["tokens"]): row for row in spent.get("stages", ())}
+        tiles.append(tile("USD per Mtok output", f"{float(spent['usd_per_million_output_tokens']):.3g}",
+                          _apart(stages, "usd_per_million", "carrying all")))  # fmt: skip
         if spent["joules_per_output_token"]:
-            tiles.append(tile("joules per output token", f"{float(spent['joules_per_output_token']):.3g}"))
+            tiles.append(tile("joules per output token", f"{float(spent['joules_per_output_token']):.3g}",
+                              _apart(stages, "joules_per_token", "carrying all")))  # fmt: skip
     if session := found["sessions"]:
         each = f"{float(session['usd']):.3g} USD each" if session["usd"] else ""
         tiles.append(tile("sessions", number(session["finished"]), each))

@@ -29,11 +29,15 @@ def gigabytes(value: float) -> str:
     return show(value, "bytes", 4) if value else "-"
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> Table:
-    """A plain table; the first `left` columns are text, the others numbers."""
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1, *, fold: bool = False) -> Table:
+    """A plain table; the first `left` columns are text, the others numbers.
+
+    Where a table is too wide, its texts go on in the next line, the first column only under `fold`; nothing is cut off.
+    """
     grid = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
     for number, column in enumerate(columns):
-        grid.add_column(column, justify="left" if number < left else "right", no_wrap=number == 0)
+        whole = not fold if number == 0 else fold
+        grid.add_column(column, justify="left" if number < left else "right", no_wrap=whole, overflow="fold")
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, str | Text) else str(cell) for cell in row))
     return grid
@@ -164,11 +168,16 @@ def fit_answer(found: Fit, scenario: str) -> RenderableType:
     """The answer of ``hwmodel fit``."""
     grid = Table(show_header=False, box=None, pad_edge=False)
     grid.add_row(f"largest batch at {found.context:,} tokens a sequence", f"{found.max_batch:,}")
-    grid.add_row(f"longest context at batch {found.batch:,}", f"{found.max_context:,}")
+    most = ", all that the model was made for" if found.max_context == found.made_for > 0 else ""
+    grid.add_row(f"longest context at batch {found.batch:,}", f"{found.max_context:,}{most}")
     grid.add_row("KV of one sequence, fullest chip", gigabytes(found.kv_bytes_per_sequence))
     law = f"{found.kv_bytes_per_token:,.10g} B per token + {found.kv_fixed_bytes:,.10g} B"
     grid.add_row("  as a law", f"{law}, in {found.kv_dtype} (from {found.kv_dtype_source})")
     lines = [Text(f"  - {reason}", style="red") for reason in found.reasons]
+    if 0 < found.made_for < found.context:
+        lines.append(
+            Text(f"  - the model was made for {found.made_for:,} tokens; {found.context:,} are asked for", style="red")
+        )
     return Group(
         Text(scenario, style="bold"),
         *lines,
@@ -260,8 +269,7 @@ def chip_answer(chip: Chip) -> RenderableType:
     for path, number in chip.numbers():
         dimension = chip.dimension(path)
         span = f"{show(number.low, dimension, 4)} to {show(number.high, dimension, 4)}" if number.ranged else ""
-        source = chip.sources.get(number.source, number.source)
-        rows.append((path, show(number, dimension, 5), span, number.status, source))
+        rows.append((path, show(number, dimension, 5), span, number.status, number.source))
     grid = table("", ("number", "value", "range", "status", "source"), rows, 5)
     lines: list[RenderableType] = [Text(f"{chip.name}: {chip.title}", style="bold"), grid]
     if chip.notes:

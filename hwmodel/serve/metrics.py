@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,8 +169,16 @@ def hit_rate(run: Run) -> float:
 
 def finished_tokens(run: Run) -> int:
     """Output tokens of the requests that finished."""
-    found = (int(run.requests.output[p][done_in(run, p)].sum()) for p in parts(len(run), run.req, run.requests.output))
-    return sum(found)
+    return _of_finished(run, run.requests.output)
+
+
+def finished_inputs(run: Run) -> int:
+    """Input tokens of the requests that finished, those found in caches too."""
+    return _of_finished(run, run.requests.prompt)
+
+
+def _of_finished(run: Run, column: NDArray[Any]) -> int:
+    return sum(int(column[p][done_in(run, p)].sum()) for p in parts(len(run), run.req, column))
 
 
 def slot_utilisation(run: Run) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -54,6 +56,13 @@ class Number(float):
     def at(self, value: float) -> Number:
         """The same number with another value, its range moved to that point."""
         return Number(value, source=self.source, status=self.status)
+
+
+def cited(text: str, sources: Mapping[str, str]) -> str:
+    """A source with its short names written out: ``PCIe 5 x16, data_sheet`` and {data_sheet: URL} give ``PCIe 5 x16, URL``."""
+    if text in sources:
+        return sources[text]
+    return re.sub(r"\w+", lambda word: sources.get(word[0], word[0]) if "_" in word[0] else word[0], text)
 
 
 class Unit:

@@ -29,7 +29,13 @@ UNITS: dict[str, dict[str, float]] = {
     "bytes_per_s": {unit + per: scale for unit, scale in (_BYTES | _BITS).items() for per in _PER_SECOND},
     "flops_per_s": _scaled(DECIMAL, "FLOP/s", "FLOPS", "FLOPs/s", "OP/s", "OPS", "flop/s", "flops"),
     "per_s": _scaled(DECIMAL, "/s", "op/s"),
-    "s": _scaled(SMALL, "s") | {"min": 60.0, "h": 3600.0, "day": 86400.0, "year": 8760.0 * 3600.0},
+    "s": _scaled(SMALL, "s")
+    | {
+        "min": 60.0,
+        **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+        **dict.fromkeys(("day", "days"), 86400.0),
+        **dict.fromkeys(("year", "years"), 8760.0 * 3600.0),
+    },
     "hz": _scaled(DECIMAL, "Hz"),
     "watts": _scaled({**DECIMAL, **SMALL}, "W"),
     "joules_per_byte": _scaled(SMALL, "J/B", "J/byte") | _scaled(SMALL, "J/bit", "J/b", factor=8.0),

@@ -89,7 +89,12 @@ class Total:
 
 @dataclass(frozen=True)
 class Swept(Table, Answered):
-    """All points of a sweep as columns: ``hw.sweep``; `numbers` and `words` by column, each (points,), SI units."""
+    """All points of a sweep as columns: ``hw.sweep``; `numbers` and `words` by column, each (points,), SI units; read-only."""
+
+    def __post_init__(self) -> None:
+        """Nothing is written into an answer."""
+        for column in (self.point, self.feasible, *self.numbers.values(), *(codes for codes, _ in self.words.values())):
+            column.flags.writeable = False
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, and a row per point as plain data."""
