@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -83,3 +86,19 @@ def test_no_slower_search_finds_better_parameters(kind: str) -> None:
         worse.append(loss(physics_of(sample, chosen), sample, chosen) / loss(slow, sample, chosen) - 1)
     assert len(worse) > 100
     assert max(worse) < 1e-5
+
+
+@pytest.mark.parametrize("stated", [None, "2"])
+def test_systems_are_solved_in_one_thread_unless_the_user_says_otherwise(stated: str | None) -> None:
+    """What the process says when SciPy is loaded."""
+    code = """import os, sys
+from hwmodel.cli import main
+assert "scipy" not in sys.modules
+try:
+    main(["calibrate", "l40s", "--stack", "vllm", "--op", "mla_decode"])
+finally:
+    print("threads", os.environ["OPENBLAS_NUM_THREADS"], "scipy" in sys.modules)"""
+    env = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
+    given = {} if stated is None else {"OPENBLAS_NUM_THREADS": stated}
+    run = subprocess.run([sys.executable, "-c", code], env=env | given, capture_output=True, text=True, check=False)
+    assert f"threads {stated or 1} True" in run.stdout, run.stderr
