@@ -16,6 +16,7 @@ from browser import Browser, found
 
 from hwmodel.cli import main
 from hwmodel.report.html import html
+from hwmodel.report.markup import seconds
 from hwmodel.report.page import page_from, page_of
 from hwmodel.run import run
 from hwmodel.scenario import load_scenario
@@ -128,6 +129,15 @@ def test_a_floor_and_a_plan_that_does_not_run() -> None:
     parser = checked(html(page_of(found)))
     assert "does not run as planned" in parser.text
     assert found.reasons[0] in parser.text
+
+
+def test_the_range_under_the_tpot_is_that_of_a_token_where_tokens_are_drafted() -> None:
+    """Three tokens drafted, accepted with 0.8: a step makes 2.95 tokens, and so many times shorter are the ends as well."""
+    drafts = "workload.speculative={draft: 3, acceptance: 0.8, method: free}"
+    found = run(load_scenario("h100_llama_70b_decode", [drafts]))
+    assert found.step.time_s / (found.step.tpot_s or 0) == pytest.approx(2.952)
+    low, high = (seconds(end / 2.952) for end in (found.step.time_low_s, found.step.time_high_s))
+    assert f"{low} to {high}" in checked(html(page_of(found))).text
 
 
 def links(page: Path) -> set[str]:
