@@ -23,8 +23,9 @@ from hwmodel.partition import Strategy
 from hwmodel.popularity import counted
 from hwmodel.prices import Economics
 from hwmodel.settings import override
-from hwmodel.spec import catalog, units, yamlfile
+from hwmodel.spec import catalog, yamlfile
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
+from hwmodel.spec.number import Unit, cited
 from hwmodel.spec.schema import Plain, Spec, build, problems_of, shown
 from hwmodel.spec.yamlfile import Document, Path_
 from hwmodel.workload import Workload
@@ -54,7 +55,8 @@ class PoolSpec(Spec):
     memory_reserve: Plain | None = None
     """Share of memory left free for the runtime; 8 % when absent."""
     override: dict[str, Any] = Field(default_factory=dict)
-    """Numbers of the chip to replace, by path: ``memory.hbm.bandwidth: 4 TB/s``."""
+    """Numbers of the chip to replace, by path: ``memory.hbm.bandwidth: 4 TB/s``, or with a range and a source as in the
+    chip's file: ``{value: 4 TB/s, range: [3.5 TB/s, 4.5 TB/s], source: ...}``."""
 
     @field_validator("chip", mode="before")
     @classmethod
@@ -341,11 +343,12 @@ def _overridden(chip: Chip, place: Path_, value: Any, document: Document, at: Pa
         message = f"chip {chip.name} has no number '{shortened(path)}'{did_you_mean(path, known)}"
         raise InputError(document.problem(at, message))
     try:
-        number = units.parse(value, chip.dimension(path))
+        number = Unit(chip.dimension(path)).read(value)
     except ValueError as error:
         raise InputError(document.problem(at, str(error))) from None
     if wrong := unfit(path, number):
         raise InputError(document.problem(at, wrong))
+    number.source = cited(number.source, chip.sources)
     return with_number(chip, path, number)
 
 
