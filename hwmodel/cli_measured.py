@@ -68,7 +68,7 @@ def calibrate_command(
     from hwmodel.report.accuracy import trust
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text_of(found), encoding="utf-8")
+    out.write_text(text_of(found, out), encoding="utf-8")
     show(trust(found))
     say(f"wrote {out}")
 
@@ -76,18 +76,19 @@ def calibrate_command(
 def _fit_stacks(measured: Path, out: Path | None, date: str, data: str) -> None:
     from hwmodel.report.accuracy import served
     from hwmodel.served.compare import fit_stacks
-    from hwmodel.spec.write import to_yaml
+    from hwmodel.spec.write import modeline, to_yaml
 
     found = fit_stacks(measured, date, data)
     for stack in found.stacks:
-        header = "yaml-language-server: $schema=../schemas/stack.json\nwritten by `hwmodel calibrate stacks`"
+        path = (out or Path()) / f"{stack.stack}.yaml"
+        header = f"{modeline('stack', path)}\nwritten by `hwmodel calibrate stacks`"
         text = to_yaml(stack.model_dump(mode="json", by_alias=True, exclude_defaults=True), header)
         if out is None:
             text_out(text)
         else:
             out.mkdir(parents=True, exist_ok=True)
-            (out / f"{stack.stack}.yaml").write_text(text, encoding="utf-8")
-            say(f"wrote {out / f'{stack.stack}.yaml'}")
+            path.write_text(text, encoding="utf-8")
+            say(f"wrote {path}")
     say("errors on configurations that were held out:")
     show(served(found.held_out))
 

@@ -292,7 +292,10 @@ def test_calibrate_few_rows_from_the_command_line(tmp_path: Path, capsys: pytest
         ["calibrate", "h100_sxm", "--stack", "mine", "--measured", str(tmp_path), "--out", str(out)], standalone_mode=False
     )
     assert "only 5 rows" in capsys.readouterr().out.replace("\n", " ")
-    assert "op: gemm" in out.read_text()
+    text = out.read_text()
+    assert "op: gemm" in text
+    line = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+    assert json.loads((tmp_path / line).read_text())["title"] == "hwmodel calibration"
 
 
 def test_calibrate_a_chip_of_ones_own_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
