@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
+from hwmodel.calibration import unknown_stack
 from hwmodel.consistency import wrong_goal, wrong_plan, wrong_wires
 from hwmodel.goal import Goal
 from hwmodel.hardware import Chip, Cluster, Pool, Wire, chip_from, load_chip, unfit, with_number
@@ -307,6 +308,8 @@ def _pool(name: str, spec: PoolSpec, document: Document) -> Pool:
     reserve = 0.08 if spec.memory_reserve is None else float(spec.memory_reserve)
     if reserve >= 1:
         problems.append(document.problem((*at, "memory_reserve"), "must be a share of the memory, less than 100 %"))
+    if wrong := unknown_stack(spec.stack):
+        problems.append(document.problem((*at, "stack"), wrong))
     if problems or chip is None:
         raise InputError(problems)
     calibration = _try(problems, calibration_for, chip, spec.stack)
