@@ -31,10 +31,8 @@ def calibrate_command(
     end-to-end rows.
     """
     start()
-    from hwmodel.calibrate import calibrate, calibrate_all, known_chips, text_of
-    from hwmodel.measured import FILES, read
+    from hwmodel.calibrate import calibrate_all, text_of
     from hwmodel.spec import catalog
-    from hwmodel.spec.errors import did_you_mean
 
     measured = measured or catalog.shipped("measured")
     if chip == "all":
@@ -48,16 +46,10 @@ def calibrate_command(
         return
     if not stack:
         raise click.UsageError("name the software stack of the rows with --stack")
-    groups = read(measured, ops)
-    if not groups:
-        raise click.UsageError(f"--op: no rows of {', '.join(ops)}{did_you_mean(ops[0], FILES)}")
-    chips = known_chips(groups)
-    if catalog.is_path(chip):
-        from hwmodel.hardware import load_chip
+    from hwmodel.calibrated import calibrate
 
-        own = load_chip(chip)
-        chip, chips = own.name, {**chips, own.name: own}
-    found = calibrate(chip, stack, groups, chips, date, data)
+    made = calibrate(chip, stack, measured, ops=ops, date=date, data=data)
+    found = made.calibration
     if out is None:
         for fit in found.fits:
             if fit.held_out is not None:
@@ -67,8 +59,7 @@ def calibrate_command(
         return
     from hwmodel.report.accuracy import trust
 
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text_of(found, out), encoding="utf-8")
+    made.write(out)
     show(trust(found))
     say(f"wrote {out}")
 
