@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -30,6 +31,7 @@ def calibrate_command(
     'all' writes every chip, stack and prior of the tables; 'stacks' fits what surrounds the ops of a served step to
     end-to-end rows.
     """
+    _one_thread()
     start()
     from hwmodel.calibrate import calibrate_all, text_of
     from hwmodel.spec import catalog
@@ -62,6 +64,14 @@ def calibrate_command(
     made.write(out)
     show(trust(found))
     say(f"wrote {out}")
+
+
+def _one_thread() -> None:
+    """Solve systems in one thread, unless the user says otherwise; before SciPy is loaded.
+
+    They are small: more threads gain no time alone, and where others use the processor they wait for each other in a loop.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _fit_stacks(measured: Path, out: Path | None, date: str, data: str) -> None:

@@ -53,6 +53,12 @@ class Lattice:
         """Coordinates of every knot, shape (knots, axes)."""
         return np.stack([part.ravel() for part in np.meshgrid(*self.axes, indexing="ij")], axis=1)
 
+    @cached_property
+    def nearest(self) -> NDArray[np.int64]:
+        """Knots in the order in which neighbours stand nearest, the longest axis first: a system has the fewest diagonals."""
+        longest_first = sorted(range(len(self.shape)), key=lambda axis: -self.shape[axis])
+        return np.arange(int(np.prod(self.shape))).reshape(self.shape).transpose(longest_first).ravel()
+
     def weights(self, points: Array) -> Any:
         """Sparse (points, knots): shares of the corners of each point's cell; points outside are moved to the edge."""
         count = len(points)
@@ -92,12 +98,13 @@ class Lattice:
         points : (points, axes), or the sparse weights of them; weight : (points,) of each point's square; bound : what the
         values shall keep to
         """
-        design = points if hasattr(points, "tocsr") else self.weights(points)
-        middle = np.zeros(design.shape[1]) if centre is None else centre
+        order = self.nearest
+        design = (points if hasattr(points, "tocsr") else self.weights(points)).tocsr()[:, order]
+        middle = np.zeros(len(order)) if centre is None else centre[order]
         left = values - design @ middle
-        penalty = how.stiffness * self.roughness + how.pull * identity(design.shape[1])
-        way = Free() if bound is None else Wall(bound, middle)
-        now, found = weight.copy(), np.zeros(design.shape[1])
+        penalty = how.stiffness * self.roughness[order][:, order] + how.pull * identity(len(order))
+        way = Free() if bound is None else Wall(Bound(bound.rows.tocsr()[:, order], bound.least), middle)
+        now, found = weight.copy(), np.zeros(len(order))
         for turn in range(MOST_TURNS):
             step = way.step(design.T @ diags(now) @ design + penalty, design.T @ (now * left), found)
             found += step
@@ -105,7 +112,7 @@ class Lattice:
             if turn >= TURNS - 1 and np.abs(seen).max() < CLOSE and way.kept(found):
                 break
             now = weight * how.robust / np.maximum(np.abs(left - design @ found), how.robust)
-        return np.asarray(found + middle)
+        return np.asarray((found + middle)[np.argsort(order)])
 
     def kept(self, values: Array, bound: Bound) -> Array:
         """Values near the given ones, (knots,), that keep to a bound: moved by little, and smoothly."""

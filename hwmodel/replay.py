@@ -94,7 +94,7 @@ def _stacked(values: Mapping[str, Any], names: tuple[str, ...], rows: int) -> Ar
 def _bins(bare: Bare, rows: int) -> Array:
     if not bare.routed:
         return np.zeros((rows, c.N_BINS, 2))
-    return np.array([bare.bins(row) for row in range(rows)])
+    return bare.bins(rows)
 
 
 def times(parts: list[Part]) -> Array:

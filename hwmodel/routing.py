@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -150,7 +151,13 @@ class Routing(Spec):
             return [measured_shares(row.tokens, experts, topk) for row in rows]
         popularity = self.inclusion(experts, topk)
         seeds = range(self.seed, self.seed + (DRAWS if self.kind == "power_law" and groups > 1 else 1))
-        return [popularity[np.random.default_rng(seed).permutation(experts)] for seed in seeds]
+        return [popularity[_mixed(experts, seed)] for seed in seeds]
+
+
+@cache
+def _mixed(experts: int, seed: int) -> NDArray[np.int64]:
+    """A random order of experts."""
+    return np.random.default_rng(seed).permutation(experts)
 
 
 DRAWS = 16

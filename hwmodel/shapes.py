@@ -72,10 +72,13 @@ class Bare:
             experts=experts, pool="chip",
         )  # fmt: skip
 
-    def bins(self, row: int) -> NDArray[np.float64]:
-        """The experts of one row as the kernels read them."""
-        experts, topk, ep = (int(_at(self.routed[key], row)) for key in ("experts", "topk", "ep"))
-        return routed_bins(experts, topk, ep, str(_at(self.routed["dist"], row)), int(_at(self.dims["tokens"], row)))
+    def bins(self, rows: int) -> NDArray[np.float64]:
+        """The experts of every row as the kernels read them, (rows, N_BINS, 2)."""
+        counts = [self.routed["experts"], self.routed["topk"], self.routed["ep"], self.dims["tokens"]]
+        numbers = [np.broadcast_to(np.asarray(value).astype(int), rows).tolist() for value in counts]
+        asked = list(zip(*numbers, np.broadcast_to(self.routed["dist"], rows).tolist(), strict=True))
+        places = {key: place for place, key in enumerate(dict.fromkeys(asked))}
+        return np.array([routed_bins(*key) for key in places])[[places[key] for key in asked]]
 
 
 def _at(value: Any, row: int) -> Any:
@@ -83,7 +86,7 @@ def _at(value: Any, row: int) -> Any:
 
 
 @cache
-def routed_bins(experts: int, topk: int, ep: int, dist: str, tokens: int) -> NDArray[np.float64]:
+def routed_bins(experts: int, topk: int, ep: int, tokens: int, dist: str) -> NDArray[np.float64]:
     """(inclusion probability, number) of the experts of the busiest of `ep` ranks, shape (N_BINS, 2)."""
     return routing_of(dist, tokens).bins(experts, topk, experts, ep)
 

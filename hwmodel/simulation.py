@@ -29,7 +29,7 @@ class Simulation(Answered):
         run, medians = self.answer.run, []
         for name in ("ttft", "tpot"):
             found = quantiles(finite(run, f"{name}_s"))
-            medians += [f"{name}_p50_s={found.p50:.4g}"] if found else []
+            medians += [f"{name}_p50_s={found.p50:.3g}"] if found else []
         said = ", ".join((f"requests={len(run.requests)}", f"finished={int(run.finished.sum())}", *medians))
         return f"Simulation({self.answer.service.scenario.name!r}, {said})"
 

@@ -79,6 +79,25 @@ def test_without_points_a_grid_is_its_centre() -> None:
     assert far == pytest.approx(centre, abs=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4), (2, 5, 3)])
+def test_a_fit_without_outliers_solves_the_normal_equations(shape: tuple[int, ...]) -> None:
+    """Whichever axis is longest."""
+    rng = np.random.default_rng(5)
+    lattice = Lattice(tuple(tuple(map(float, range(count))) for count in shape))
+    points, values = rng.uniform(0, 4, (60, len(shape))), rng.normal(0, 0.1, 60)
+    weight, centre = rng.uniform(0.5, 1, 60), rng.normal(0, 0.1, int(np.prod(shape)))
+    design = lattice.weights(points).toarray()
+    system = design.T @ (weight[:, None] * design) + 0.3 * lattice.roughness.toarray() + 0.2 * np.eye(len(centre))
+    right = np.linalg.solve(system, design.T @ (weight * (values - design @ centre))) + centre
+    found = lattice.fit(points, values, weight, Smoothness(0.3, 0.2, robust=10.0), centre)
+    assert found == pytest.approx(right, abs=1e-12)
+    there = np.empty(len(centre), dtype=int)
+    there[lattice.nearest] = np.arange(len(centre))
+    rows, columns = system.nonzero()
+    across = int(np.prod(shape)) // max(shape)
+    assert np.abs(there[rows] - there[columns]).max() <= 2 * across
+
+
 def test_nothing_is_smoothed_across_a_step() -> None:
     stepped = Lattice(((0.0, 1.0, 2.0, 2.1, 3.0, 4.0),), ((3,),))
     points = np.concatenate([np.linspace(0, 2, 50), np.linspace(2.1, 4, 50)])[:, None]
@@ -362,6 +381,7 @@ def test_the_interval_of_a_left_out_chip_holds(kind: str, shared: Path) -> None:
     study = studies(groups, known_chips(groups))[kind]
     inside: list[float] = []
     errors: list[float] = []
+    large: list[float] = []
     for device in sorted({sample.rows.device for sample in study.samples}):
         rest = study.without(device)
         for rows in (sample.rows for sample in study.samples if sample.rows.device == device):
@@ -371,11 +391,21 @@ def test_the_interval_of_a_left_out_chip_holds(kind: str, shared: Path) -> None:
             ratio = left_out(study, rows.stack, form, device)
             if len(ratio):
                 errors.append(float(np.median(np.abs(ratio - 1))))
+            if len(ratio) and kind == "attention_decode":
+                large.append(float(np.median(np.abs(ratio - 1)[kv_bytes(rows) > 64e6])))
             if len(logs) and len(ratio):
                 low, high = np.quantile(-logs, [0.1, 0.9])
                 inside.append(float(np.mean((-np.log(ratio) >= low) & (-np.log(ratio) <= high))))
     assert 0.70 <= np.mean(inside) <= 0.92
     assert np.median(errors) < {"gemm": 0.14, "attention_decode": 0.20, "mla_decode": 0.20, "all_reduce": 0.27}[kind]
+    assert not large or np.median(large) < 0.18
+
+
+def kv_bytes(rows: Rows) -> np.ndarray:
+    """Of the caches that each row reads, (rows,); a window reads no more than itself."""
+    at = rows.columns
+    read_ = np.where(at["window"] > 0, np.minimum(at["window"], at["kv_len"]), at["kv_len"])
+    return at["batch"] * read_ * 2 * at["kv_heads"] * at["head_dim"] * (1 if form_of(rows).endswith("fp8") else 2)
 
 
 @pytest.mark.shared

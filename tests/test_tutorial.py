@@ -122,7 +122,7 @@ def test_a_simulation_says_in_a_line_what_it_gave() -> None:
     service = hw.simulate("w1_llama_8b_h100", ["serving.trace.requests=50"])
     said, plain = repr(service), service.to_dict()
     assert said.startswith("Simulation('w1_llama_8b_h100', requests=50, finished=50, ttft_p50_s=")
-    assert f"ttft_p50_s={plain['ttft_s']['p50']:.4g}, tpot_p50_s={plain['tpot_s']['p50']:.4g})" in said
+    assert f"ttft_p50_s={plain['ttft_s']['p50']:.3g}, tpot_p50_s={plain['tpot_s']['p50']:.3g})" in said
     assert len(said) < 150
 
 
