@@ -35,12 +35,17 @@ _HOMES = {
     "tiers": "hwmodel.optimize.tiers",
     "simulate": "hwmodel.simulation",
     "plot": "hwmodel.picture",
+    "racks": "hwmodel.optimize.rackplan",
+    "calibrate": "hwmodel.calibrated",
+    "validate": "hwmodel.validate",
+    "report": "hwmodel.webpage",
     "claims": "hwmodel.claims",
     "InputError": "hwmodel.spec.errors",
 }
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604  the keys of _HOMES are strings
 
 if TYPE_CHECKING:
+    from hwmodel.calibrated import calibrate as calibrate
     from hwmodel.claims import claims as claims
     from hwmodel.compare.answer import compare as compare
     from hwmodel.explain import explain as explain
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from hwmodel.offer import offer as offer
     from hwmodel.operation import operation as operation
     from hwmodel.optimize.optimum import optimize as optimize
+    from hwmodel.optimize.rackplan import racks as racks
     from hwmodel.optimize.tiers import tiers as tiers
     from hwmodel.optimize.whatif import whatif as whatif
     from hwmodel.picture import plot as plot
@@ -61,6 +67,8 @@ if TYPE_CHECKING:
     from hwmodel.simulation import simulate as simulate
     from hwmodel.spec.errors import InputError as InputError
     from hwmodel.sweep.drive import sweep as sweep
+    from hwmodel.validate import validate as validate
+    from hwmodel.webpage import report as report
 
 
 def __getattr__(name: str) -> Any:

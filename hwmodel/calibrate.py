@@ -18,7 +18,7 @@ from hwmodel.measured import Rows, form_of, read
 from hwmodel.sample import PARAMETERS, Sample
 from hwmodel.spec import catalog
 from hwmodel.spec.errors import InputError, did_you_mean
-from hwmodel.spec.write import to_yaml
+from hwmodel.spec.write import modeline, to_yaml
 from hwmodel.study import CLIP, FEW, Solved, Study, studies
 
 Array = NDArray[np.float64]
@@ -110,14 +110,14 @@ def calibrate_all(measured: Path, out: Path, date: str = "", data: str = "") -> 
     found += [prior(kind, stack, made.values(), date, data) for kind in kinds for stack in (*stacks, "any")]
     for calibration in found:
         path = out / f"{calibration.chip}.{calibration.stack}.yaml"
-        path.write_text(text_of(calibration), encoding="utf-8")
+        path.write_text(text_of(calibration, path), encoding="utf-8")
         yield path
 
 
-def text_of(calibration: Calibration) -> str:
-    """The file of a calibration."""
+def text_of(calibration: Calibration, file: Path | None = None) -> str:
+    """The text of a calibration, to stand in this file; in one of the current folder when None."""
     plain = calibration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return to_yaml(plain, "yaml-language-server: $schema=../../schemas/calibration.json\nwritten by `hwmodel calibrate`")
+    return to_yaml(plain, f"{modeline('calibration', file or Path('calibration.yaml'))}\nwritten by `hwmodel calibrate`")
 
 
 def _known(sample: Sample) -> Fit | None:

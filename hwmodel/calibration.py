@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from hwmodel.kernels.correction import N_AXES
 from hwmodel.spec import catalog, yamlfile
-from hwmodel.spec.errors import did_you_mean
+from hwmodel.spec.errors import did_you_mean, shortened
 from hwmodel.spec.schema import MisplacedError, Seconds, Spec, build
 from hwmodel.spec.yamlfile import Path_
 
@@ -188,18 +188,27 @@ def doubt_of(chip: str, stack: str, found: Calibration | None) -> str:
     """What to say of a stack that was not measured on the chip; empty when it was, or when none was asked for."""
     if stack in ("", UNCALIBRATED) or (found is not None and not found.prior):
         return ""
-    known = sorted({name.partition(".")[2] for name in catalog.names(ROOM)} - {"any"})
-    hint = "" if stack in known else did_you_mean(stack, known)
     if found is None:
-        return f"no calibration of {chip} for stack '{stack}' is known{hint}; the chip's stated efficiencies are used"
+        return f"no calibration of {chip} for stack '{stack}' is known; the chip's stated efficiencies are used"
     if found.chip in catalog.names("chips"):
         return f"{chip} was not measured under stack '{stack}'; {found.chip}, which is much like it, stands in"
     under = "" if found.stack == "any" else f" under {found.stack}"
-    return f"{chip} was not measured under stack '{stack}'{hint}; what {found.chip} chips have in common{under} is used"
+    return f"{chip} was not measured under stack '{stack}'; what {found.chip} chips have in common{under} is used"
 
 
 UNCALIBRATED = "uncalibrated"
 """The stack that means: none, the chip's stated efficiencies."""
+
+
+def unknown_stack(stack: str) -> str:
+    """What to say of a stack that no calibration and no file of stacks/ names, here or shipped; empty when one does."""
+    found, stacks = catalog.names(ROOM), catalog.names("stacks")
+    if stack in ("", UNCALIBRATED, *stacks) or any(name.endswith(f".{stack}") for name in found):
+        return ""
+    known = sorted({*stacks, *(name.partition(".")[2] for name in found)} - {"any"})
+    near = did_you_mean(stack, known)
+    listed = "" if "known:" in near else f" (known: {', '.join(known)})"
+    return f"no stack named '{shortened(stack)}'{near}{listed}; '{UNCALIBRATED}' takes the chip's stated efficiencies"
 
 
 @dataclass(frozen=True)

@@ -310,7 +310,7 @@ def op_command(
     kind: str, shape: tuple[str, ...], chip: str, stack: str, dtype: str, ideal: bool, cold: bool, as_json: bool
 ) -> None:
     """Price one operation of KIND on one chip, with its formula and its terms."""
-    from hwmodel.calibration import doubt_of
+    from hwmodel.calibration import doubt_of, unknown_stack
     from hwmodel.hardware import load_chip
     from hwmodel.likeness import calibration_for
     from hwmodel.operation import operation
@@ -321,6 +321,8 @@ def op_command(
     if len(set(keys)) < len(keys):
         twice = next(key for index, key in enumerate(keys) if key in keys[:index])
         raise click.UsageError(f"{twice}= is given twice")
+    if wrong := unknown_stack(stack):
+        raise click.UsageError(f"--stack: {wrong}")
     found_chip = load_chip(chip)
     calibration = calibration_for(found_chip, stack)
     if doubt := doubt_of(found_chip.name, stack, calibration):

@@ -33,10 +33,8 @@ def calibrate_command(
     """
     _one_thread()
     start()
-    from hwmodel.calibrate import calibrate, calibrate_all, known_chips, text_of
-    from hwmodel.measured import FILES, read
+    from hwmodel.calibrate import calibrate_all, text_of
     from hwmodel.spec import catalog
-    from hwmodel.spec.errors import did_you_mean
 
     measured = measured or catalog.shipped("measured")
     if chip == "all":
@@ -50,16 +48,10 @@ def calibrate_command(
         return
     if not stack:
         raise click.UsageError("name the software stack of the rows with --stack")
-    groups = read(measured, ops)
-    if not groups:
-        raise click.UsageError(f"--op: no rows of {', '.join(ops)}{did_you_mean(ops[0], FILES)}")
-    chips = known_chips(groups)
-    if catalog.is_path(chip):
-        from hwmodel.hardware import load_chip
+    from hwmodel.calibrated import calibrate
 
-        own = load_chip(chip)
-        chip, chips = own.name, {**chips, own.name: own}
-    found = calibrate(chip, stack, groups, chips, date, data)
+    made = calibrate(chip, stack, measured, ops=ops, date=date, data=data)
+    found = made.calibration
     if out is None:
         for fit in found.fits:
             if fit.held_out is not None:
@@ -69,8 +61,7 @@ def calibrate_command(
         return
     from hwmodel.report.accuracy import trust
 
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text_of(found), encoding="utf-8")
+    made.write(out)
     show(trust(found))
     say(f"wrote {out}")
 
@@ -86,18 +77,19 @@ def _one_thread() -> None:
 def _fit_stacks(measured: Path, out: Path | None, date: str, data: str) -> None:
     from hwmodel.report.accuracy import served
     from hwmodel.served.compare import fit_stacks
-    from hwmodel.spec.write import to_yaml
+    from hwmodel.spec.write import modeline, to_yaml
 
     found = fit_stacks(measured, date, data)
     for stack in found.stacks:
-        header = "yaml-language-server: $schema=../schemas/stack.json\nwritten by `hwmodel calibrate stacks`"
+        path = (out or Path()) / f"{stack.stack}.yaml"
+        header = f"{modeline('stack', path)}\nwritten by `hwmodel calibrate stacks`"
         text = to_yaml(stack.model_dump(mode="json", by_alias=True, exclude_defaults=True), header)
         if out is None:
             text_out(text)
         else:
             out.mkdir(parents=True, exist_ok=True)
-            (out / f"{stack.stack}.yaml").write_text(text, encoding="utf-8")
-            say(f"wrote {out / f'{stack.stack}.yaml'}")
+            path.write_text(text, encoding="utf-8")
+            say(f"wrote {path}")
     say("errors on configurations that were held out:")
     show(served(found.held_out))
 

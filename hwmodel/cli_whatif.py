@@ -67,17 +67,11 @@ def racks_command(model: str, chip: str, as_json: bool, **options: Any) -> int:
         raise click.UsageError("--attention-chip needs --context and --tpot")
     start()
     from hwmodel.axis import seconds
-    from hwmodel.hardware import load_chip
-    from hwmodel.model.dtypes import fmt
-    from hwmodel.model.load import load_model
-    from hwmodel.optimize.rackplan import RackPlan
+    from hwmodel.optimize.rackplan import racks
 
-    tpot = seconds(options["tpot"], "--tpot") if options["tpot"] else None
-    far = load_chip(options["attention_chip"]) if options["attention_chip"] else None
-    plan = RackPlan(
-        load_model(model), load_chip(chip), far, fmt(options["weights"]), fmt(options["kv"]), batch=options["batch"],
-        tpot_s=tpot, stages=options["stages"], context=options["context"], rack=options["rack"] or 0,
-    )  # fmt: skip
+    tpot = options.pop("tpot")
+    options |= {"tpot_s": seconds(tpot, "--tpot") if tpot else None, "rack": options["rack"] or 0}
+    plan = racks(model, chip, **options)
     for text in plan.warnings:
         say(f"warning: {text}")
     if as_json:

@@ -83,7 +83,7 @@ class Offer(Answered):
 
 
 def offer(scenario: Scenario | str, prefill: Scenario | str | None = None) -> Offer:
-    """Price a decode scenario as a service.
+    """Price a decode scenario as a service, as ``hwmodel cost`` does: USD per million tokens, joules, a session, fast modes.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
+from hwmodel.calibration import unknown_stack
 from hwmodel.consistency import wrong_goal, wrong_plan, wrong_wires
 from hwmodel.goal import Goal
 from hwmodel.hardware import Chip, Cluster, Pool, Wire, chip_from, load_chip, unfit, with_number
@@ -23,8 +24,9 @@ from hwmodel.partition import Strategy
 from hwmodel.popularity import counted
 from hwmodel.prices import Economics
 from hwmodel.settings import override
-from hwmodel.spec import catalog, units, yamlfile
+from hwmodel.spec import catalog, yamlfile
 from hwmodel.spec.errors import InputError, Problem, did_you_mean, shortened
+from hwmodel.spec.number import Unit, cited
 from hwmodel.spec.schema import Plain, Spec, build, problems_of, shown
 from hwmodel.spec.yamlfile import Document, Path_
 from hwmodel.workload import Workload
@@ -54,7 +56,8 @@ class PoolSpec(Spec):
     memory_reserve: Plain | None = None
     """Share of memory left free for the runtime; 8 % when absent."""
     override: dict[str, Any] = Field(default_factory=dict)
-    """Numbers of the chip to replace, by path: ``memory.hbm.bandwidth: 4 TB/s``."""
+    """Numbers of the chip to replace, by path: ``memory.hbm.bandwidth: 4 TB/s``, or with a range and a source as in the
+    chip's file: ``{value: 4 TB/s, range: [3.5 TB/s, 4.5 TB/s], source: ...}``."""
 
     @field_validator("chip", mode="before")
     @classmethod
@@ -305,6 +308,8 @@ def _pool(name: str, spec: PoolSpec, document: Document) -> Pool:
     reserve = 0.08 if spec.memory_reserve is None else float(spec.memory_reserve)
     if reserve >= 1:
         problems.append(document.problem((*at, "memory_reserve"), "must be a share of the memory, less than 100 %"))
+    if wrong := unknown_stack(spec.stack):
+        problems.append(document.problem((*at, "stack"), wrong))
     if problems or chip is None:
         raise InputError(problems)
     calibration = _try(problems, calibration_for, chip, spec.stack)
@@ -341,11 +346,12 @@ def _overridden(chip: Chip, place: Path_, value: Any, document: Document, at: Pa
         message = f"chip {chip.name} has no number '{shortened(path)}'{did_you_mean(path, known)}"
         raise InputError(document.problem(at, message))
     try:
-        number = units.parse(value, chip.dimension(path))
+        number = Unit(chip.dimension(path)).read(value)
     except ValueError as error:
         raise InputError(document.problem(at, str(error))) from None
     if wrong := unfit(path, number):
         raise InputError(document.problem(at, wrong))
+    number.source = cited(number.source, chip.sources)
     return with_number(chip, path, number)
 
 

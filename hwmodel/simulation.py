@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from hwmodel.answered import Answered
 from hwmodel.serve.classes import classed
+from hwmodel.serve.metrics import finite, quantiles
 from hwmodel.serve.readers import recorded
 from hwmodel.serve.requests import Requests
 from hwmodel.serve.result import rows, to_dict
@@ -16,12 +17,21 @@ from hwmodel.serve.search import GOOD, find
 from hwmodel.serve.simulate import Answer, answer, load_service, ready, requests_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Simulation(Answered):
     """What a service gave."""
 
-    answer: Answer = field(repr=False)
+    answer: Answer
     """The run itself, with every request."""
+
+    def __repr__(self) -> str:
+        """Scenario, requests, and the medians of TTFT and TPOT."""
+        run, medians = self.answer.run, []
+        for name in ("ttft", "tpot"):
+            found = quantiles(finite(run, f"{name}_s"))
+            medians += [f"{name}_p50_s={found.p50:.3g}"] if found else []
+        said = ", ".join((f"requests={len(run.requests)}", f"finished={int(run.finished.sum())}", *medians))
+        return f"Simulation({self.answer.service.scenario.name!r}, {said})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hwmodel simulate --json`` prints it; s, bytes, tokens."""

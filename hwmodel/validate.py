@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.answered import Answered
 from hwmodel.hardware import Chip, load_chip
 from hwmodel.kernels import columns as c
 from hwmodel.likeness import calibration_for
@@ -71,7 +72,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Validation:
+class Validation(Answered):
     """Everything that was compared, and what could not be."""
 
     groups: tuple[Group, ...]
@@ -107,14 +108,16 @@ class _Compared:
 
 
 def validate(
-    folder: Path | None = None, *, device: str = "", ops: Sequence[str] = (), calibrated: bool = True, bands: bool = True
+    folder: str | Path | None = None, *, device: str = "", ops: Sequence[str] = (), calibrated: bool = True, bands: bool = True
 ) -> Validation:
-    """Compare every row of the tables in a folder.
+    """Compare every row of the tables in a folder, as ``hwmodel validate`` does; errors are shares (0.1 is 10 %).
 
     Parameters
     ----------
+    folder
+        Of tables in the columns of ``measured/``; the shipped one when None.
     device, ops
-        Only this device, only these kinds of operation.
+        Only this device; only these kinds of operation, or e2e, steady or published.
     calibrated
         With the calibration of the chip and stack, else the prior of its kind; else with the chip's stated efficiencies.
     bands
@@ -125,7 +128,7 @@ def validate(
     InputError
         When the folder holds no known table or unreadable rows.
     """
-    folder = folder or catalog.shipped("measured")
+    folder = Path(folder) if folder is not None else catalog.shipped("measured")
     _check(folder, ops, device)
     wanted = [op for op in ops if op not in ("e2e", TABLE, "steady")]
     kernels = (wanted or not ops) and any((folder / f"{name}.csv").is_file() for name in FILES)

@@ -26,7 +26,7 @@ from hwmodel.model import counts
 from hwmodel.model.load import load_model
 from hwmodel.run import run
 from hwmodel.scenario import load_scenario, override, scenario_from
-from hwmodel.spec import units, yamlfile
+from hwmodel.spec import catalog, units, yamlfile
 from hwmodel.spec.errors import InputError, Problem, shortened
 from hwmodel.spec.yamlfile import Document
 
@@ -403,7 +403,10 @@ def test_thousands_of_unknown_keys_are_summed_up(capsys: Capture) -> None:
         ("cluster.pools.gpu.override.efficiency.compute=2", "efficiency.compute: is a share of the peak"),
         ("cluster.pools.gpu.override={1: 2}", "has no number '1'"),
         ("cluster.pools.gpu.override={memory: [1]}", "has no number 'memory'"),
-        ("cluster.pools.gpu.override={memory.hbm.bandwidth: {value: 4 TB/s}}", "expected a quantity such as '3.35 TB/s'"),
+        ("cluster.pools.gpu.override={memory.hbm.bandwidth: {value: 4 TB}}", "'4 TB' is in B; expected B/s"),
+        ("cluster.pools.gpu.override={price: {rental: {value: 2 USD/h, range: [3 USD/h, 4 USD/h]}}}", "not hold the value"),
+        ("cluster.pools.gpu.override={price: {rental: {value: 2 USD/h, rnge: 3}}}", "unknown key 'rnge' in a quantity"),
+        ("cluster.pools.gpu.override={efficiency: {compute: {value: 0.7, range: [0, 0.8]}}}", "more than zero over its whole"),
         ("cluster.pools.gpu.override={peaks.bf16: 1e-300 FLOP/s}", "is absurdly small: '1e-300 FLOP/s'"),
         ("cluster.pools.gpu.override={execution.launch: 1e300 s}", "is absurdly large: '1e300 s'"),
         ("dtypes.weights=int3", "dtypes.weights: unknown dtype 'int3', did you mean 'int8'?"),
@@ -574,10 +577,47 @@ def test_what_fits_the_schema_but_not_together_at_once(capsys: Capture) -> None:
     assert [item for item in expected if f"bad.yaml:{item}" not in said] == []
 
 
-def test_a_stack_without_a_calibration_is_noted(capsys: Capture) -> None:
-    status, _, err = call(capsys, "run", LLAMA, "--json", "--set", "cluster.pools.gpu.stack=nostack")
+def test_a_stack_without_a_calibration_of_the_chip_is_noted(capsys: Capture) -> None:
+    status, _, err = call(capsys, "run", LLAMA, "--json", "--set", "cluster.pools.gpu.stack=vllm", "--set",
+                          "cluster.pools.gpu.chip=rtx4090")  # fmt: skip
+    assert status in (0, 3)
+    assert "rtx4090 was not measured under stack 'vllm'" in err
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        (("run", LLAMA, "--set", "cluster.pools.gpu.stack=vlm"), "=vlm: cluster.pools.gpu.stack: "),
+        (("run", "--model", "llama-3.1-8b", "--chip", "h100_sxm", "--stack", "vlm"), " vlm: cluster.pools.chips.stack: "),
+        (("op", "gemm", "m=1", "n=8", "k=8", "--dtype", "bf16", "--chip", "h100_sxm", "--stack", "vlm"), "--stack: "),
+    ],
+)  # fmt: skip
+def test_an_unknown_stack_is_an_error(asked: tuple[str, ...], where: str, capsys: Capture) -> None:
+    """A misspelt name must not quietly price another software than the one that was meant."""
+    said = refused(capsys, *asked)
+    assert f"{where}no stack named 'vlm', did you mean 'vllm'? (known: custom_sglang" in said
+    assert "trtllm, vllm); 'uncalibrated' takes" in said
+
+
+def test_a_stack_of_one_s_own_is_known_by_its_calibration_or_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ("run", LLAMA, "--json", "--set", "cluster.pools.gpu.stack=mine")
+    assert "no stack named 'mine'" in refused(capsys, *asked)
+    stated = catalog.find("stacks", "vllm").read_text().replace("stack: vllm", "stack: mine")
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "mine.yaml").write_text(stated)
+    status, _, err = call(capsys, *asked)
     assert status == 0
-    assert "nostack" in err
+    assert "was not measured under stack 'mine'" in err
+    (tmp_path / "chips" / "calibrations").mkdir(parents=True)
+    fit = "{op: gemm, dtype: bf16, launch: 9 us, low: 0.9, high: 1.1}"
+    (tmp_path / "chips" / "calibrations" / "h100_sxm.mine.yaml").write_text(f"chip: h100_sxm\nstack: mine\nfits: [{fit}]\n")
+    (tmp_path / "stacks" / "mine.yaml").unlink()
+    status, _, err = call(capsys, *asked)
+    assert status == 0
+    assert "mine" not in err
 
 
 # ---- operations ------------------------------------------------------------------------------------------------------

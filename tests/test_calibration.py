@@ -192,9 +192,13 @@ def test_all_calibrations_come_from_the_tables_alone(tmp_path: Path, monkeypatch
     rows = [line for line in table if line.startswith(("op,", "all_reduce,h100_sxm,nccl", "all_reduce,h200_sxm,nccl"))]
     (tmp_path / "collectives.csv").write_text("\n".join(rows) + "\n")
     monkeypatch.chdir(tmp_path)
-    first = {path.name: path.read_text() for path in calibrate_all(tmp_path, tmp_path / "chips" / "calibrations", "2026-11-30")}
-    again = {path.name: path.read_text() for path in calibrate_all(tmp_path, tmp_path / "other", "2026-11-30")}
-    assert first == again
+    first, again = (
+        {path.name: path.read_text().partition("\n") for path in calibrate_all(tmp_path, tmp_path / folder, "2026-11-30")}
+        for folder in ("chips/calibrations", "other")
+    )
+    assert {name: text[2] for name, text in first.items()} == {name: text[2] for name, text in again.items()}
+    for folder, written in (("chips/calibrations", first), ("other", again)):
+        assert all((tmp_path / folder / text[0].partition("$schema=")[2]).is_file() for text in written.values())
     assert {"h100_sxm.nccl.yaml", "gpu.nccl.yaml"} <= first.keys()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -233,6 +234,23 @@ def test_dearer_energy_and_prices_never_make_a_token_cheaper() -> None:
         found = spent(run(replace(scenario, cluster=replace(scenario.cluster, pools=(replace(pool, chip=chip),)))))
         assert found.usd_per_million_output_tokens > base.usd_per_million_output_tokens
     assert base.usd_per_million_low < base.usd_per_million_output_tokens < base.usd_per_million_high
+
+
+def test_a_range_set_over_a_chip_s_price_moves_the_range_of_the_cost() -> None:
+    """By hand: the range of the price and that of the step add as independent ones, in log space."""
+    rental = "cluster.pools.gpu.override={price: {rental: %s}}"
+    plain = spent(asked("h100_llama_70b_decode", rental % "2 USD/h"))
+    ranged = asked("h100_llama_70b_decode", rental % "{value: 2 USD/h, range: [1 USD/h, 4 USD/h], source: a quote}")
+    found, usd = spent(ranged), plain.usd_per_million_output_tokens
+    assert found.usd_per_million_output_tokens == pytest.approx(usd)
+    for own, factor, bound in (
+        (plain.usd_per_million_low, 0.5, found.usd_per_million_low), (plain.usd_per_million_high, 2, found.usd_per_million_high)
+    ):  # fmt: skip
+        by_hand = math.sqrt(math.log(own / float(usd or 0)) ** 2 + math.log(factor) ** 2)
+        assert abs(math.log(bound / float(usd or 0))) == pytest.approx(by_hand, rel=1e-9)
+    price = ranged.placed.scenario.cluster.pools[0].chip.price.rental_usd_per_hour
+    assert price is not None
+    assert (price.low, price.high, price.source) == (1.0, 4.0, "a quote")
 
 
 def test_sessions_of_agents() -> None:

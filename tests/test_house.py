@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import tomllib
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -14,6 +17,7 @@ from hwmodel.hardware import Chip, MemoryTier
 from hwmodel.schemas import schema
 from hwmodel.spec.number import Unit
 from hwmodel.spec.schema import SUFFIXES, Spec
+from hwmodel.spec.write import modeline
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "hwmodel").rglob("*.py"))
@@ -99,6 +103,46 @@ def test_every_yaml_points_at_its_schema_and_states_no_machine_path(path: Path) 
     assert text.startswith(f"# yaml-language-server: $schema={up}schemas/{ROOMS[room]}.json\n")
     assert isinstance(yaml.safe_load(text), dict)
     assert not re.search(r"(?<![\w.:/])/(work|tmp|root|home)/", text)
+
+
+@pytest.mark.parametrize("path", [p for p in YAMLS if p.parent.name in ("calibrations", "stacks")], ids=lambda p: p.stem)
+def test_a_shipped_file_written_again_has_the_line_that_it_has(path: Path) -> None:
+    kind = ROOMS[str(path.parent.relative_to(ROOT))]
+    assert path.read_text().startswith(f"# {modeline(kind, path)}\n")
+
+
+@pytest.mark.parametrize("folder", ["", "a/b/c", "with a blank", "x#1"])
+def test_a_file_written_anywhere_points_at_a_schema_that_is_there(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path from the file's folder, as editors take it, or a URL; both up to the first blank."""
+    shipped = tmp_path / folder / "data"
+    shipped.mkdir(parents=True)
+    (shipped / "chip.json").write_text("{}")
+    monkeypatch.setattr("hwmodel.spec.catalog.shipped", lambda _: shipped)
+    monkeypatch.chdir(tmp_path)
+    for name in ("x.yaml", "my/chips/x.yaml", str(tmp_path / "y" / "x.yaml")):
+        (target,) = re.findall(r"^yaml-language-server: \$schema=(\S+)$", modeline("chip", Path(name)))
+        found = Path(unquote(target.removeprefix("file://"))) if target.startswith("file://") else Path(name).parent / target
+        assert os.path.normpath(found.absolute()) == str(shipped / "chip.json")
+
+
+def test_what_is_read_beside_the_package_is_in_its_wheel() -> None:
+    """And in the archive of its sources, whose tests read it."""
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    inside = {name: f"hwmodel/data/{name}" for name in (*(room for room in ROOMS if "/" not in room), "schemas")}
+    assert built["wheel"]["force-include"] == inside
+    assert inside.keys() <= set(built["sdist"]["include"])
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.stem)
+def test_files_that_a_page_shows_point_at_their_schema(page: Path) -> None:
+    """From the root of a checkout, where the page's commands are tried."""
+    for text in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL):
+        name, line = text.splitlines()[:2]
+        assert re.fullmatch(r"# \S+\.yaml", name)
+        kind = "chip" if "peaks:" in text else "sweep" if "axes:" in text else "scenario"
+        assert line == f"# yaml-language-server: $schema=schemas/{kind}.json"
 
 
 def test_no_yaml_stands_outside_the_rooms() -> None:

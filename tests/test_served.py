@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from hwmodel.calibration import load_calibration
 from hwmodel.cli import main
-from hwmodel.served.compare import end_to_end, groups, summary, tables
+from hwmodel.served.compare import EndToEnd, end_to_end, groups, summary, tables
 from hwmodel.served.engines import decode_point, engine
 from hwmodel.served.fitting import held_out
 from hwmodel.served.rows import Deployment, Layout, read_served, served
@@ -173,6 +175,64 @@ def test_configurations_held_out_are_predicted(shared: Path) -> None:
     assert ttft < 0.23
 
 
+def merged(found: Iterable[EndToEnd]) -> list[tuple[float, float]]:
+    """(TPOT, TTFT) errors of every model, device and stack of aggregated rows that say whether tokens were drafted."""
+    parts: dict[tuple[str, str, str], list[EndToEnd]] = {}
+    for each in found:
+        if each.rows and each.mode == "agg" and "DeepSeek" not in each.model:
+            parts.setdefault((each.model, each.device, each.stack), []).append(each)
+    return [
+        tuple(np.average([getattr(each, key) for each in some], weights=[each.rows for each in some])
+              for key in ("tpot_median", "ttft_median"))
+        for some in parts.values()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("summed", [(), ("--summary",)])
+def test_medians_of_few_rows_are_told_as_such(summed: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """The shipped table has three rows of a group: no group that a bar counts, yet errors that a reader wants."""
+    from hwmodel.cli import cli
+
+    cli.main(["validate", "--op", "e2e", "--op", "gemm", "--device", "h200_sxm", *summed], standalone_mode=False)
+    said = " ".join(capsys.readouterr().out.split())
+    found = end_to_end(SHIPPED, device="h200_sxm")
+    groups_, rows = merged(found), sum(g.rows for g in found if g.mode == "agg" and "DeepSeek" not in g.model)
+    tpot, ttft = np.median(np.array(groups_), axis=0)
+    assert f"agg: all {len(groups_)} groups, {rows} rows: TPOT median {100 * tpot:.1f} %" in said
+    assert f"TTFT median {100 * ttft:.1f} %" in said
+    assert "count groups (model, device, stack) of 20 rows or more: 0 of the " in said
+    assert "gemm" in said
+    assert ("end to end, uncalibrated, agg: all" in said) == bool(summed)
+
+
+def test_a_summary_shows_whatever_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    from hwmodel.cli import cli
+
+    cli.main(["validate", "--summary", "--op", "published", "--op", "steady"], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert re.search(r"^published, systems: \d+ figures, median error", said, re.MULTILINE)
+    assert re.search(r"^steady state, uncalibrated, other chips: \d+ rows, median error", said, re.MULTILINE)
+    assert "medians over the groups" not in said
+
+
+def test_groups_that_bars_count_stand_beside_all() -> None:
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from hwmodel.report.accuracy import served as shown
+
+    one = next(each for each in end_to_end(SHIPPED) if "DeepSeek" not in each.model and each.mode == "agg" and each.rows)
+    many = replace(one, rows=30, tpot_median=0.1, ttft_median=0.2, skipped={})
+    few = replace(many, device="b", rows=3, tpot_median=0.5, ttft_median=0.8)
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(shown([many, few]))
+    said = console.export_text()
+    assert "agg: 1 groups of 20 rows or more: TPOT median 10.0 %, worst 10.0 %; TTFT median 20.0 %" in said
+    assert "agg: all 2 groups, 33 rows: TPOT median 30.0 %, worst 50.0 %; TTFT median 50.0 %, worst 80.0 %" in said
+    assert "20 rows or more: 1 of the 2 here" in said
+
+
 def test_rows_know_their_release_and_their_harness(tmp_path: Path) -> None:
     rows = list(csv.DictReader((SHIPPED / "e2e_agg.csv").open()))
     changes = {"model": "Qwen/Qwen3-235B-A22B-FP8", "system": "h200_sxm", "precision": "fp8", "attn_dp": "1", "tp_size": "2",
@@ -292,7 +352,10 @@ def test_calibrate_few_rows_from_the_command_line(tmp_path: Path, capsys: pytest
         ["calibrate", "h100_sxm", "--stack", "mine", "--measured", str(tmp_path), "--out", str(out)], standalone_mode=False
     )
     assert "only 5 rows" in capsys.readouterr().out.replace("\n", " ")
-    assert "op: gemm" in out.read_text()
+    text = out.read_text()
+    assert "op: gemm" in text
+    line = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+    assert json.loads((tmp_path / line).read_text())["title"] == "hwmodel calibration"
 
 
 def test_calibrate_a_chip_of_ones_own_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

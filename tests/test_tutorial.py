@@ -66,6 +66,66 @@ def test_every_answer_is_frozen_plain_and_shown() -> None:
             setattr(answer, next(iter(vars(answer))), None)
 
 
+def test_what_commands_say_of_measurements_and_racks_is_said_to_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same figures as the command line prints as JSON, and the same file; frozen."""
+    from hwmodel.cli import cli
+
+    def asked(*args: str) -> dict[str, object]:
+        cli.main([*args, "--json"], standalone_mode=False)
+        found: dict[str, object] = json.loads(capsys.readouterr().out)
+        return found
+
+    compared = hw.validate(device="l40s", ops=["gemm"])
+    assert json.loads(json.dumps(compared.to_dict())) == asked("validate", "--device", "l40s", "--op", "gemm")
+    assert compared.columns("groups")["op"] == ["gemm"] * len(compared.groups)
+    plan = hw.racks("deepseek-v3", "groq3_lpu", attention_chip="rubin", context=131072, batch=64, tpot_s=20e-3)
+    rest = ("--attention-chip", "rubin", "--context", "131072", "--batch", "64", "--tpot", "20ms")
+    assert plan.to_dict() == asked("racks", "deepseek-v3", "--chip", "groq3_lpu", *rest)
+    assert repr(plan).endswith(f"racks of 256 groq3_lpu', racks={plan.racks.count})")
+    made = hw.calibrate("l40s", "vllm", ops=["gemm"], date="2026-11-30")
+    out = str(tmp_path / "a.yaml")
+    cli.main(
+        ["calibrate", "l40s", "--stack", "vllm", "--op", "gemm", "--date", "2026-11-30", "--out", out], standalone_mode=False
+    )
+    assert made.write(tmp_path / "b.yaml").read_text() == (tmp_path / "a.yaml").read_text()
+    assert made.to_dict()["fits"][0]["op"] == made.columns("fits")["op"][0] == "gemm"
+    for answer in (compared, plan, made):
+        assert answer._repr_html_().startswith("<table>")
+        with pytest.raises(AttributeError):
+            setattr(answer, next(iter(vars(answer))), None)
+
+
+def test_what_racks_and_rows_cannot_say_is_an_error() -> None:
+    with pytest.raises(hw.InputError, match="has no routed experts"):
+        hw.racks("llama-3.1-8b", "groq3_lpu")
+    with pytest.raises(hw.InputError, match="needs a context and a time"):
+        hw.racks("deepseek-v3", "groq3_lpu", attention_chip="rubin")
+    with pytest.raises(hw.InputError, match="did you mean 'gemm'"):
+        hw.calibrate("l40s", "vllm", ops=["gem"])
+
+
+def test_a_page_is_what_the_command_writes(tmp_path: Path) -> None:
+    from hwmodel.cli import cli
+
+    name, other = "h100_llama_70b_decode", "q03_hbm_gpu"
+    cli.main(["report", name, "--against", other, "--html", str(tmp_path / "a.html")], standalone_mode=False)
+    assert hw.report(name, tmp_path / "b.html", [other]).read_text() == (tmp_path / "a.html").read_text()
+    service = hw.simulate("w1_llama_8b_h100", ["serving.trace.requests=50"])
+    assert "w1_llama_8b_h100" in hw.report(service, tmp_path / "c.html").read_text()
+    with pytest.raises(hw.InputError, match="set against nothing"):
+        hw.report(service, tmp_path / "d.html", [name])
+
+
+def test_a_simulation_says_in_a_line_what_it_gave() -> None:
+    service = hw.simulate("w1_llama_8b_h100", ["serving.trace.requests=50"])
+    said, plain = repr(service), service.to_dict()
+    assert said.startswith("Simulation('w1_llama_8b_h100', requests=50, finished=50, ttft_p50_s=")
+    assert f"ttft_p50_s={plain['ttft_s']['p50']:.3g}, tpot_p50_s={plain['tpot_s']['p50']:.3g})" in said
+    assert len(said) < 150
+
+
 def test_a_name_stands_for_its_scenario() -> None:
     name, tiered = "h100_llama_70b_decode", "q07_memory_tiers"
     scenario = hw.load(name)

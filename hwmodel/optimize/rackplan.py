@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hwmodel.hardware import Chip
+from hwmodel.answered import Answered
+from hwmodel.hardware import Chip, load_chip
 from hwmodel.lower.decoder import Formats
 from hwmodel.model.architecture import Model
-from hwmodel.model.dtypes import Format
+from hwmodel.model.dtypes import Format, fmt
+from hwmodel.model.load import load_model
 from hwmodel.optimize.racks import Need, attention_chips, expert_racks
 from hwmodel.spec.errors import InputError
 from hwmodel.spec.units import show
 from hwmodel.timing import operand_type
 
 
-@dataclass(frozen=True)
-class RackPlan:
+@dataclass(frozen=True, repr=False)
+class RackPlan(Answered):
     """How many racks of `chip` hold and feed the routed experts, and how many of `attention_chip` do the rest.
 
     A step of `batch` tokens has `tpot_s`, of which each of the `stages` of a layer (attention, transfers, experts) takes its
@@ -36,6 +38,10 @@ class RackPlan:
     context: int | None = None
     rack: int = 0
     """Chips of a rack; those that the chip's first link joins when 0."""
+
+    def __repr__(self) -> str:
+        """What was asked, and how many racks it takes."""
+        return f"RackPlan({self.title!r}, racks={self.racks.count})"
 
     @property
     def seconds(self) -> float:
@@ -110,3 +116,41 @@ class RackPlan:
 
 def _plain(need: Need) -> dict[str, Any]:
     return {"count": need.count, "limit": need.limit, "head_room": need.head_room, "loads": dict(need.loads)}
+
+
+def racks(
+    model: str, chip: str, *, weights: str = "fp8", kv: str = "fp8", batch: int = 1, tpot_s: float | None = None,
+    stages: int = 3, rack: int = 0, attention_chip: str | None = None, context: int | None = None,
+) -> RackPlan:  # fmt: skip
+    """Count the racks of a memory-poor chip that hold a model's routed experts, and the chips that do the rest.
+
+    Parameters
+    ----------
+    model, chip, attention_chip
+        Names or paths; without `attention_chip` the rest is not counted.
+    weights, kv
+        Formats of all weights and of the KV cache.
+    batch, context
+        Tokens of a step, and cached tokens per sequence.
+    tpot_s
+        Time per output token (s); without one only capacity counts.
+    stages
+        Stages that share a layer's time: attention, transfers, experts.
+    rack
+        Chips of a rack; those that the chip's first link joins when 0.
+
+    Raises
+    ------
+    InputError
+        When a name or a format is not known, the model has no routed experts, or `attention_chip` stands without `tpot_s` and
+        `context`.
+    """
+    if attention_chip and not (context and tpot_s):
+        raise InputError("an attention chip needs a context and a time per output token")
+    far = load_chip(attention_chip) if attention_chip else None
+    plan = RackPlan(
+        load_model(model), load_chip(chip), far, fmt(weights), fmt(kv), batch=batch, tpot_s=tpot_s, stages=stages,
+        context=context, rack=rack,
+    )  # fmt: skip
+    plan.to_dict()  # what cannot be held or fed is told now, not when the answer is read
+    return plan

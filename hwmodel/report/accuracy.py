@@ -14,7 +14,7 @@ from hwmodel.claims.rows import Claim
 from hwmodel.measured import FILES
 from hwmodel.published import FAR, LAYER, Figure, Published
 from hwmodel.report.tables import table
-from hwmodel.served.compare import MANY, EndToEnd
+from hwmodel.served.compare import MANY, EndToEnd, kind_of
 from hwmodel.served.compare import summary as summary_of_served
 from hwmodel.served.steady import Point, Steady
 from hwmodel.validate import Group, Validation, summary
@@ -62,10 +62,7 @@ def rates(found: Steady) -> RenderableType:
     lines: list[RenderableType] = (
         [table("steady state at the largest batch that fits, error, %", columns, rows, left=3)] if rows else []
     )
-    for own, what in ((True, "chips that were measured"), (False, "other chips")):
-        if (value := found.median(own)) is not None:
-            count = sum(point.calibrated == own for point in found.points)
-            lines.append(Text(f"{what}: {count} rows, median error {_pct(value)} %"))
+    lines += _of_rates(found)
     lines += [
         Text(f"{p.model} {p.gpu} {p.layout} {p.version}, {p.prompt}/{p.output}: {_signed(p.predicted / p.measured - 1)} %; "
              f"{p.batch} sequences, prompts {p.prefill:.0%} of the time: {p.note}", style="dim")
@@ -75,10 +72,27 @@ def rates(found: Steady) -> RenderableType:
     return Lines(*lines)
 
 
+def _of_rates(found: Steady) -> list[Text]:
+    lines = []
+    for own, what in ((True, "chips that were measured"), (False, "other chips")):
+        if (value := found.median(own)) is not None:
+            count = sum(point.calibrated == own for point in found.points)
+            lines.append(Text(f"{what}: {count} rows, median error {_pct(value)} %"))
+    return lines
+
+
 def short(found: Validation, plain: Validation) -> RenderableType:
-    """The answer of ``hwmodel validate --summary``: one line per kind of operation, uncalibrated beside calibrated."""
-    beside = {family.name: family.median for family in summary(plain.groups)}
-    return Lines(_summary(found.groups, beside), *_left_out(found))
+    """The answer of ``hwmodel validate --summary``: a line per kind of operation or of rows, uncalibrated beside calibrated."""
+    lines: list[RenderableType] = []
+    if found.groups:
+        lines.append(_summary(found.groups, {family.name: family.median for family in summary(plain.groups)}))
+    for said, one in (("", found), ("uncalibrated, ", plain)):
+        lines += [
+            *(Text(f"end to end, {said}{line}") for line in _of_served(one.e2e)),
+            *(Text(f"published, {said}") + line for line in _of_systems(one.published)),
+            *(Text(f"steady state, {said}") + line for line in _of_rates(one.steady)),
+        ]
+    return Lines(*lines, *map(Text, _bars(found.e2e)), *_unserved(found.e2e), *_left_out(found))
 
 
 def claimed(found: Sequence[Claim]) -> RenderableType:
@@ -104,17 +118,41 @@ def served(found: Sequence[EndToEnd]) -> RenderableType:
         for g in found if g.rows
     ]  # fmt: skip
     columns = ("model, device, stack, precision, mode", "rows", "TPOT", "p90", "bias", "TTFT", "p90", "bias")
+    said = (*_of_served(found), *_bars(found), *drafting(found))
+    return Lines(table("error end to end, %", columns, rows), *map(Text, said), *_unserved(found))
+
+
+def _of_served(found: Sequence[EndToEnd]) -> list[str]:
+    """By kind of rows the medians over the groups that bars count, and over all where there are others."""
+    bars, lines = summary_of_served(found), []
+    for name, whole in summary_of_served(found, 1).items():
+        rows = sum(g.rows for g in found if kind_of(g.model, g.mode) == name)
+        many = bars.get(name, (0,))[0]
+        if many:
+            lines.append(f"{name}: {many} groups of {MANY} rows or more: {_four(bars[name])}")
+        if many < whole[0]:
+            lines.append(f"{name}: all {whole[0]} groups, {rows:,} rows: {_four(whole)}")
+    return lines
+
+
+def _bars(found: Sequence[EndToEnd]) -> list[str]:
+    """Which groups are held to a bar; nothing where all are."""
+    bars, whole = (sum(one[0] for one in summary_of_served(found, least).values()) for least in (MANY, 1))
+    said = f"the bars on these errors count groups (model, device, stack) of {MANY} rows or more: {bars} of the {whole} here"
+    return [said] if bars < whole else []
+
+
+def _four(errors: tuple[int, float, float, float, float]) -> str:
+    tpot, worst, ttft, most = (_pct(value) for value in errors[1:])
+    return f"TPOT median {tpot} %, worst {worst} %; TTFT median {ttft} %, worst {most} %"
+
+
+def _unserved(found: Sequence[EndToEnd]) -> list[Text]:
     reasons: dict[str, int] = {}
     for g in found:
         for reason, count in g.skipped.items():
             reasons[reason] = reasons.get(reason, 0) + count
-    lines = [Text(f"left out: {count:,} rows: {reason}", style="dim") for reason, count in reasons.items()]
-    medians = [
-        Text(f"{name}: {count} groups of {MANY} rows or more: TPOT median {_pct(tpot)} %, worst {_pct(worst)} %; "
-             f"TTFT median {_pct(ttft)} %, worst {_pct(most)} %")
-        for name, (count, tpot, worst, ttft, most) in summary_of_served(found).items()
-    ]  # fmt: skip
-    return Lines(table("error end to end, %", columns, rows), *medians, *map(Text, drafting(found)), *lines)
+    return [Text(f"left out: {count:,} rows: {reason}", style="dim") for reason, count in reasons.items()]
 
 
 def drafting(found: Sequence[EndToEnd]) -> list[str]:
@@ -142,11 +180,7 @@ def systems(found: Published) -> RenderableType:
     lines: list[RenderableType] = (
         [table("published figures, error of the prediction, %", columns, rows, left=2)] if rows else []
     )
-    whole, layers = found.median("systems"), found.median("layers")
-    for what, value in (("systems", whole), ("attention layers", layers), ("all", found.median())):
-        count = sum((f.metric == LAYER) == (what == "attention layers") or what == "all" for f in found.figures)
-        if value is not None:
-            lines.append(Text(f"{what}: {count} figures, median error {_pct(value)} %"))
+    lines += _of_systems(found)
     for f in found.figures:
         if f.error > FAR:
             signed = _signed(f.predicted / f.measured - 1)
@@ -159,6 +193,16 @@ def systems(found: Published) -> RenderableType:
         Text(f"left out: {said}" + (f" ({count} rows)" if count > 1 else ""), style="dim") for said, count in counts.items()
     ]  # fmt: skip
     return Lines(*lines)
+
+
+def _of_systems(found: Published) -> list[Text]:
+    lines = []
+    whole, layers = found.median("systems"), found.median("layers")
+    for what, value in (("systems", whole), ("attention layers", layers), ("all", found.median())):
+        count = sum((f.metric == LAYER) == (what == "attention layers") or what == "all" for f in found.figures)
+        if value is not None:
+            lines.append(Text(f"{what}: {count} figures, median error {_pct(value)} %"))
+    return lines
 
 
 def _name(figure: Figure) -> str:

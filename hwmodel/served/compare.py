@@ -163,11 +163,15 @@ MANY = 20
 """Rows from which a group counts in the summary."""
 
 
-def summary(found: Sequence[EndToEnd]) -> dict[str, tuple[int, float, float, float, float]]:
+def kind_of(model: str, mode: str) -> str:
+    """What rows are summed up under; those of DeepSeek stand apart: whether tokens were drafted is not recorded."""
+    return f"{mode}, DeepSeek" if "DeepSeek" in model else mode
+
+
+def summary(found: Sequence[EndToEnd], least: int = MANY) -> dict[str, tuple[int, float, float, float, float]]:
     """By kind of rows: groups, median over them of the median TPOT error, the worst, and the same of TTFT.
 
-    Groups of (model, device, stack) with 20 rows or more count; those of DeepSeek stand apart: whether tokens were drafted is
-    not recorded.
+    Groups of (model, device, stack) with `least` rows or more count.
     """
     merged: dict[tuple[str, str, str, str], list[EndToEnd]] = {}
     for item in found:
@@ -175,9 +179,9 @@ def summary(found: Sequence[EndToEnd]) -> dict[str, tuple[int, float, float, flo
     sets: dict[str, list[tuple[float, float]]] = {}
     for (model, _, _, mode), parts in merged.items():
         rows = sum(part.rows for part in parts)
-        if rows >= MANY:
+        if rows >= least:
             pair = tuple(sum(getattr(part, key) * part.rows for part in parts) / rows for key in ("tpot_median", "ttft_median"))
-            sets.setdefault(f"{mode}, DeepSeek" if "DeepSeek" in model else mode, []).append((pair[0], pair[1]))
+            sets.setdefault(kind_of(model, mode), []).append((pair[0], pair[1]))
     result = {}
     for name, pairs in sets.items():
         tpot, ttft = np.array(pairs).T

@@ -54,7 +54,9 @@ class Number(float):
         return self.low < self.high
 
     def at(self, value: float) -> Number:
-        """The same number with another value, its range moved to that point."""
+        """The same number with another value; range, source and status are those of the value where it states its own."""
+        if isinstance(value, Number):
+            return Number(value, value.low, value.high, value.source or self.source, value.status or self.status)
         return Number(value, source=self.source, status=self.status)
 
 
